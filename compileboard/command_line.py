@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
+
+from compileboard.exit_codes import INTERRUPTED, REFUSED, UNREAD
 
 try:
     import click
@@ -15,7 +18,7 @@ except ModuleNotFoundError:
     ) from None
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-DATABASE, UNUSABLE = "compileboard.database", "compileboard.unusable"  # in a context's `meta`
+DATABASE = "compileboard.database"  # in a context's `meta`
 
 
 class Option(click.Option):
@@ -52,14 +55,7 @@ class Value(click.ParamType[Any]):
 
 
 class Command(click.Command):
-    """A command whose examples stay as they are written, with `%(prog)s` for its name.
-
-    `unusable` is its exit code where its database cannot be used.
-    """
-
-    def __init__(self, *words: Any, unusable: int = 2, **rest: Any) -> None:
-        super().__init__(*words, **rest)
-        self.unusable = unusable
+    """A command whose examples stay as they are written, with `%(prog)s` for its name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; refuse two options that exclude each other."""
@@ -80,8 +76,8 @@ class Command(click.Command):
                         ctx.fail(f"argument {param.opts[0]}: not allowed with argument {other.opts[0]}")
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; what explains an error is told its database and its exit code."""
-        ctx.meta.update({DATABASE: ctx.params.get("db"), UNUSABLE: self.unusable})
+        """Call the command; what explains an error is told its database."""
+        ctx.meta[DATABASE] = ctx.params.get("db")
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -111,8 +107,8 @@ class Entry(NamedTuple):
 class Group(Command, click.Group):
     """Several commands; those of `entries` are imported when they are called.
 
-    `explain` prints what an error means and returns the exit code, or None for an error that is none of ours; it is
-    given the error, the command's database and its exit code for one that cannot be used.
+    `explain` prints what an error means, given the error and the command's database; it returns False for an error that
+    is none of ours.
     """
 
     command_class = Command
@@ -121,7 +117,7 @@ class Group(Command, click.Group):
         self,
         *words: Any,
         entries: Mapping[str, Entry] | None = None,
-        explain: Callable[[BaseException, str | None, int], int | None] | None = None,
+        explain: Callable[[Exception, str | None], bool] | None = None,
         **rest: Any,
     ) -> None:
         super().__init__(*words, **rest)
@@ -159,11 +155,16 @@ class Group(Command, click.Group):
             return code
         except (click.ClickException, click.exceptions.Exit):
             raise
-        except (Exception, KeyboardInterrupt) as error:
-            code = self.explain(error, ctx.meta.get(DATABASE), ctx.meta.get(UNUSABLE, 2)) if self.explain else None
-            if code is None:
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except BrokenPipeError:
+            # The reader has what it wanted. Python flushes stdout once more at exit, which must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return UNREAD
+        except Exception as error:
+            if self.explain is None or not self.explain(error, ctx.meta.get(DATABASE)):
                 raise
-            return code
+            return REFUSED
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, and a line for each command."""

@@ -12,8 +12,7 @@ from compileboard.app.checks.rules import DEFAULT, find_rules
 from compileboard.app.checks.rules.model import FAIL, IMPROVED, Rule, RuleOptions, RuleVerdict, Side, in_order
 from compileboard.app.checks.rules.pairing import Ambiguous, pair
 from compileboard.app.checks.tables import CannotCompare
-
-PASSED, FAILED, NOT_COMPARED = 0, 1, 2  # the exit codes
+from compileboard.exit_codes import DONE, FAILED, REFUSED
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """Return 0 for a pass, 1 for a failure, 2 where nothing fails and a rule that is due could not look."""
-        return FAILED if self.failures else NOT_COMPARED if self.due else PASSED
+        return FAILED if self.failures else REFUSED if self.due else DONE
 
     @property
     def due(self) -> list[RuleReport]:

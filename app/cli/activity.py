@@ -21,7 +21,7 @@ DAY_US = 86_400 * 1_000_000
 run_argument = click.argument("run", metavar="RUN", help="The run's id.")
 
 
-@click.group(cls=Group, epilog="Exit codes: 0 done, 1 there is no such run, or it cannot be restored.\n")
+@click.group(cls=Group, epilog="Exit codes: 0 done, 2 not done: no such run or database, or not to be restored.\n")
 def trash() -> None:
     """Delete runs.
 
@@ -29,7 +29,7 @@ def trash() -> None:
     """
 
 
-@trash.command("list", unusable=1)
+@trash.command("list")
 @db_option
 def list_deleted(db: str) -> None:
     """List the deleted runs that can be restored."""
@@ -42,7 +42,7 @@ def list_deleted(db: str) -> None:
             )
 
 
-@trash.command(unusable=1)
+@trash.command()
 @run_argument
 @db_option
 def delete(run: str, db: str) -> int:
@@ -56,7 +56,7 @@ def delete(run: str, db: str) -> int:
     return 0
 
 
-@trash.command(unusable=1)
+@trash.command()
 @run_argument
 @db_option
 def restore(run: str, db: str) -> int:
@@ -75,7 +75,7 @@ def restore(run: str, db: str) -> int:
     return 0
 
 
-@trash.command(unusable=1)
+@trash.command()
 @click.option("--days", type=int, default=7, metavar="N", help="How many days ago at least. Default: 7.")
 @db_option
 def prune(days: int, db: str) -> int:
@@ -91,7 +91,7 @@ def prune(days: int, db: str) -> int:
     return 0
 
 
-@click.command(cls=Command, unusable=1)
+@click.command(cls=Command)
 @db_option
 @click.option("--subject", metavar="ID", help="Only changes of this run, finding or baseline.")
 @click.option("--limit", type=int, default=50, metavar="N", help="How many. Default: 50.")

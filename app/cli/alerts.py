@@ -27,6 +27,7 @@ from compileboard.app.screens.fleet.alerts import list_channel_statuses, list_ru
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
 from compileboard.command_line import Choice, Group
+from compileboard.exit_codes import DONE, FAILED, REFUSED
 
 EPILOG = """\
 examples:
@@ -41,7 +42,6 @@ The rules are the file that --rules or COMPILEBOARD_ALERTS names. `serve` sends 
 Exit codes: 0 done; 1 something was not sent, or check: a variable is not set; 2 the rules or the database cannot be
 used.
 """
-DONE, NOT_DONE, UNUSABLE = 0, 1, 2
 MOST_LISTED = 10_000
 Answer = tuple[list[str], int]
 
@@ -60,7 +60,7 @@ def action(function: Callable[..., Answer]) -> click.Command:
             lines, code = function(**options)
         except RulesError as error:
             sys.stderr.writelines(f"compileboard: {mistake}\n" for mistake in error.mistakes)
-            return UNUSABLE
+            return REFUSED
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return code
 
@@ -99,7 +99,7 @@ def check(db: str, rules_path: str) -> Answer:
             lines += ["", f"rule {status.rule.name}: {status.filters}", f"  {status.when}"]
             lines += [f"  {status.start}", *_preview(reader, rules, status.rule, now_us)]
             lines += [f"  note: {note}" for note in list_unmatched_patterns(SqliteEngine(reader), status.rule)]
-    return lines, NOT_DONE if unset else DONE
+    return lines, FAILED if unset else DONE
 
 
 @action
@@ -115,7 +115,7 @@ def send(db: str, rules_path: str, dry_run: bool) -> Answer:
     report = send_due(db, _need_rules(rules_path), os.environ, _now())
     for problem in report.problems:
         sys.stderr.write(f"compileboard: {problem}\n")
-    return describe_report(report), NOT_DONE if report.problems else DONE
+    return describe_report(report), FAILED if report.problems else DONE
 
 
 @action
@@ -186,7 +186,7 @@ def test(name: str, db: str, rules_path: str) -> Answer:
             lines.append(
                 f"{channel.name}: {'not sent' if isinstance(problem, DeliveryFailed) else 'unknown'}: {problem}"
             )
-            code = NOT_DONE
+            code = FAILED
     return lines, code
 
 

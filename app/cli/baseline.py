@@ -39,13 +39,9 @@ examples:
 
 A baseline holds its rows itself: deleting the run takes nothing from it.
 Compare with it: compileboard check --baseline NAME
-Exit codes: 0 done, 1 not done: the name is taken or unknown, 2 the run or the database cannot be used.
+Exit codes: 0 done, 2 not done: the name is taken or unknown, or the run or the database cannot be used.
 """
 COLUMNS = ("name", "accuracy", "graph_breaks", "calls_captured", "fallbacks_to_eager")
-
-
-class BaselineRefused(Exception):
-    """Nothing was done, and why."""
 
 
 @click.group(cls=Group, epilog=EPILOG)
@@ -61,12 +57,8 @@ def action(function: Callable[..., Iterator[str]]) -> click.Command:
         try:
             with closing(open_reader(db)) as reader:
                 write_outputs((), list(function(reader, db, **options)))
-        except BaselineRefused as error:
-            return fail(str(error))
-        except FilterError as error:
-            return fail(str(error), 2)
         except OSError as error:
-            return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}", 2)
+            return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}")
         return 0
 
     return baseline.command(function.__name__.removesuffix("_all"))(db_option(run))
@@ -91,9 +83,9 @@ def save(reader: sqlite3.Connection, path: str, name: str, run: str, note: str |
                 record_action(writer, "baseline.save", name, command_origin())
             checkpoint(writer)
     except ValueError as error:
-        raise BaselineRefused(str(error)) from None
+        raise FilterError(str(error)) from None
     if not is_new:
-        raise BaselineRefused(
+        raise FilterError(
             f"there is a baseline {name!r} already; `baseline update {name} --run {run}` "
             "replaces it, or choose another name"
         )
@@ -120,7 +112,7 @@ def update(
             record_action(writer, "baseline.update", stored.name, command_origin())
             checkpoint(writer)
     except ValueError as error:
-        raise BaselineRefused(str(error)) from None
+        raise FilterError(str(error)) from None
     for change in changes:
         yield f"{change.word:8} {one_line(change.model)}" + (f": {one_line(change.detail)}" if change.detail else "")
     yield f"baseline {stored.name}: {len(changes) or 'nothing'} changed, {_count(after)}"
@@ -163,7 +155,7 @@ def delete(_reader: sqlite3.Connection, path: str, name: str) -> Iterator[str]:
     """Delete a baseline for good."""
     with closing(open_writer(path)) as writer:
         if not delete_baseline(writer, name):
-            raise BaselineRefused(f"there is no baseline {name!r}; `baseline list` lists them")
+            raise FilterError(f"there is no baseline {name!r}; `baseline list` lists them")
         record_action(writer, "baseline.delete", name, command_origin())
         checkpoint(writer)
     yield f"baseline {name}: deleted"
@@ -200,7 +192,7 @@ def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
 def _get(reader: sqlite3.Connection, name: str) -> Baseline:
     stored = get_baseline(reader, name)
     if stored is None:
-        raise BaselineRefused(f"there is no baseline {name[:80]!r}; known: {name_baselines(reader)}")
+        raise FilterError(f"there is no baseline {name[:80]!r}; known: {name_baselines(reader)}")
     return stored
 
 

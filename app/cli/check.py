@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from compileboard.app.checks.decision import NOT_COMPARED, Report
+from compileboard.app.checks.decision import Report
 from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
 from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions
 from compileboard.app.checks.tables import CannotCompare, list_flaky
@@ -136,9 +136,9 @@ def check(db: str, **given: Any) -> int:
         _write(screen.report, arguments, proposed)
     except FilterError as error:
         flags = getattr(error, "flags", "")
-        return fail(f"{error}: {flags}" if flags else str(error), NOT_COMPARED)
+        return fail(f"{error}: {flags}" if flags else str(error))
     except OSError as error:
-        return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}", NOT_COMPARED)
+        return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}")
     return screen.report.exit_code
 
 

@@ -28,6 +28,7 @@ from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 from compileboard.command_line import Choice, Command, Option, Value
+from compileboard.exit_codes import DONE, FAILED
 
 DEFAULT_RUNS = 200
 DEFAULT_PAGES = 10_000
@@ -64,8 +65,7 @@ other run or the newest before it, as with `check`.
 failures. `compileboard report` writes such a file for every suite, for cron.
 
 The id is on the run's page and in `compileboard-collect list`; its beginning is enough if no other run has the same.
-Exit codes: 0 written, 1 no such run or suite or the output cannot be written, 2 the database cannot be used or a bad
-option.
+Exit codes: 0 written, 1 --site: a page could not be made, 2 not written.
 """
 
 
@@ -143,15 +143,12 @@ def export(**options: Any) -> int:
     if arguments.site is not None:
         return _export_site(arguments)
     if arguments.runs or arguments.pages:
-        return fail("--runs and --pages are for --site", 2)
+        return fail("--runs and --pages are for --site")
     refusal = _refuse(arguments)
     if refusal is not None:
-        return fail(refusal, 2)
-    try:
-        with closing(open_reader(arguments.db)) as reader:
-            return _export(reader, SqliteEngine(reader), arguments)
-    except FilterError as error:
-        return fail(str(error), 2)
+        return fail(refusal)
+    with closing(open_reader(arguments.db)) as reader:
+        return _export(reader, SqliteEngine(reader), arguments)
 
 
 def _refuse(arguments: SimpleNamespace) -> str | None:
@@ -295,11 +292,9 @@ def export_suite(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNa
 def _export_site(arguments: SimpleNamespace) -> int:
     given = [name for name, value in vars(arguments).items() if name not in _SITE_OPTIONS and value]
     if given:
-        return fail(f"--{given[0].replace('_', '-')} is for a report; --site has none of it", 2)
+        return fail(f"--{given[0].replace('_', '-')} is for a report; --site has none of it")
     if arguments.payloads and arguments.no_source:
-        return fail(
-            "--payloads and --no-source exclude each other: graphs and code have lines of the program inside", 2
-        )
+        return fail("--payloads and --no-source exclude each other: graphs and code have lines of the program inside")
     # Imported here: pages, templates and charts, which no other command needs.
     from compileboard.app.site.export import ExportOptions, export_site
     from compileboard.app.site.folder import FolderError
@@ -322,7 +317,7 @@ def _export_site(arguments: SimpleNamespace) -> int:
         return fail(f"cannot write {arguments.site}: {error.strerror or error}; what was there is as it was")
     for line in written.describe(arguments.site):
         sys.stderr.write(f"compileboard: {line}\n")
-    return 1 if written.failed else 0
+    return FAILED if written.failed else DONE
 
 
 def _print_progress(text: str) -> None:

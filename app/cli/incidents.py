@@ -32,7 +32,7 @@ examples:
   %(prog)s acknowledge gx3k2m7yqz4ab6tn --who Ada --text "fix in #812"
   %(prog)s ignore gx3k2m7yqz4ab6tn --who Ada --text "the machine was moved"
 
-Exit codes: 0 done, 1 there is no such finding or a word is missing, 2 the database cannot be used or a bad option.
+Exit codes: 0 done, 2 not done: there is no such finding, a word is missing, or the database cannot be used.
 """
 _ACTION_HELP = {
     "acknowledge": "Say that somebody has taken it up.",
@@ -86,7 +86,7 @@ def list_changes(
     from compileboard.app.screens.fleet.incidents import build_change_list
 
     if not 1 <= limit <= 10_000:
-        return fail(f"--limit is {limit}; expected 1 to 10000", 2)
+        return fail(f"--limit is {limit}; expected 1 to 10000")
     is_plain = not (everything or state or handling)
     selection = IncidentFilter(
         suite=suite,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import sys
 from collections.abc import Sequence
 
 import click
 
+from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.output import fail
 from compileboard.app.resources import __version__
 from compileboard.app.settings import SettingError
@@ -58,23 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_group(dashboard, argv, "compileboard")
 
 
-def explain_error(error: BaseException, database: str | None, unusable: int) -> int | None:
-    """Print what an error means in one line; return the exit code."""
-    if isinstance(error, BrokenPipeError):
-        # The reader has what it wanted. Python flushes stdout once more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    if isinstance(error, KeyboardInterrupt):
-        return 130
-    if isinstance(error, SettingError):
-        return fail(str(error))
-    if isinstance(error, StoreError):
-        return fail(str(error), unusable)
-    if isinstance(error, sqlite3.Error):
-        return fail(str(explain(error, database or "the database")), unusable)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in SERVER_MODULES:
-        return fail(f"the dashboard needs: pip install 'compileboard[server]' ({error.name} is not installed)")
-    return None
+def explain_error(error: Exception, database: str | None) -> bool:
+    """Print what an error means in one line; return False if it is none of ours."""
+    if isinstance(error, (SettingError, StoreError, FilterError)):
+        fail(str(error))
+    elif isinstance(error, sqlite3.Error):
+        fail(str(explain(error, database or "the database")))
+    elif isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in SERVER_MODULES:
+        fail(f"the dashboard needs: pip install 'compileboard[server]' ({error.name} is not installed)")
+    else:
+        return False
+    return True
 
 
 @click.group(

@@ -24,6 +24,7 @@ from compileboard.app.reports.output import fail, write_file
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 from compileboard.command_line import Choice, Command
+from compileboard.exit_codes import DONE, EMPTY, FAILED
 
 if TYPE_CHECKING:
     from compileboard.app.analysis.period import Period
@@ -44,8 +45,8 @@ examples:
   %(prog)s --folder reports --until 2026-10-31 --last 31d --verbose
   %(prog)s --folder reports --until today    with what was measured today
 
-Exit codes: 0 every report is written, 1 one could not be written or a suite named does not exist, 2 the database cannot
-be used or a bad option, 3 no suite has a run in these days.
+Exit codes: 0 every report is written, 1 one could not be written or a suite named does not exist, 2 nothing was
+written, 3 no suite has a run in these days.
 """
 
 
@@ -77,7 +78,7 @@ def report(db: str, last: str, **rest: Any) -> int:
         with closing(open_reader(db)) as reader:
             return _write_all(reader, SqliteEngine(reader), arguments, period)
     except FilterError as error:
-        return fail(f"--{error}", 2)
+        return fail(f"--{error}")
 
 
 def _read_days(last: str, until: str | None, now_us: int) -> Period:
@@ -100,10 +101,10 @@ def _write_all(reader: sqlite3.Connection, engine: Engine, arguments: SimpleName
     sets = list_sets(engine)
     known = list(dict.fromkeys(model_set.suite for model_set in sets))
     unknown = [suite for suite in arguments.suites if suite not in known]
-    code = 0
+    code = DONE
     for suite in unknown:
         known_words = ", ".join(repr(other_suite) for other_suite in known[:20]) or "none yet"
-        code = fail(f"--suite: there is no suite {suite[:80]!r} in this database; known: {known_words}")
+        code = fail(f"--suite: there is no suite {suite[:80]!r} in this database; known: {known_words}", FAILED)
     chosen = [model_set for model_set in sets if not arguments.suites or model_set.suite in arguments.suites]
     present = [model_set for model_set in chosen if list_summaries(engine, selection.narrow(model_set), "hud", 1)]
     for model_set, name in zip(present, name_sets(present)):
@@ -111,7 +112,7 @@ def _write_all(reader: sqlite3.Connection, engine: Engine, arguments: SimpleName
     if arguments.verbose:
         for suite in sorted({model_set.suite for model_set in chosen} - {model_set.suite for model_set in present}):
             sys.stdout.write(f"{suite!r}: no run from {period.text}\n")
-    return code or (0 if present else _fail_empty(arguments, period, chosen))
+    return code or (DONE if present else _fail_empty(arguments, period, chosen))
 
 
 def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[ModelSet]) -> int:
@@ -119,7 +120,7 @@ def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[Mod
     message = f"no suite has a run from {period.text} (UTC); nothing was written"
     if arguments.until is None and any(model_set.newest_us >= period.until_us for model_set in chosen):
         message += ". A report ends with yesterday: --until today takes today's runs"
-    return fail(message, 3)
+    return fail(message, EMPTY)
 
 
 def _write_one(
@@ -133,7 +134,7 @@ def _write_one(
     from compileboard.app.reports.suite import write_suite
     from compileboard.app.screens.fleet.suite import build_suite
 
-    code, clock = 0, read_clock()
+    code, clock = DONE, read_clock()
     selected = TrendFilter(branch=arguments.branch).narrow(model_set)
     suite_period = build_suite(reader, engine, selected, period, clock, arguments.definition)
     for format in dict.fromkeys(arguments.formats or ("html",)):
@@ -141,7 +142,7 @@ def _write_one(
         try:
             write_file(path, write_suite(suite_period, format, clock.now_us, SUITE_TABLES[0]))
         except OSError as error:
-            code = fail(f"cannot write {path}: {error.strerror or error}")
+            code = fail(f"cannot write {path}: {error.strerror or error}", FAILED)
             continue
         if arguments.verbose:
             sys.stdout.write(f"{path}: {format_plural(suite_period.run_count, 'run')}, {os.path.getsize(path)} bytes\n")

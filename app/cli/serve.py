@@ -44,7 +44,6 @@ def _list_options() -> list[click.Parameter]:
 
 @click.command(
     cls=Command,
-    unusable=1,
     params=_list_options(),
     epilog="Also from the environment:\n"
     + "".join(f"  {variable_name(setting)}\n" for setting in SETTINGS if setting.name not in SERVE_SETTINGS),
@@ -60,7 +59,7 @@ def serve(**given: str | None) -> int:
         return fail(str(error))
 
 
-@click.command(cls=Command, unusable=1)
+@click.command(cls=Command)
 @db_option
 def migrate(db: str) -> None:
     """Bring an older database up to date, or make an empty one. Safe to run twice, or by two at once."""

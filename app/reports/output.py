@@ -7,32 +7,34 @@ import sys
 import tempfile
 from collections.abc import Iterable
 
+from compileboard.exit_codes import DONE, REFUSED
+
 # What a pipe holds: some kernels count a longer write as done although its reader went away in the middle.
 _PIECE_BYTES = 64 * 1024
 
 
 def write_output(output: str, pieces: Iterable[bytes]) -> int:
-    """Write to a file, or for - to stdout; return the exit code."""
+    """Write to a file, or for - to stdout; return the exit code.
+
+    Raises: BrokenPipeError if nobody reads stdout any more.
+    """
     try:
         if output == "-":
-            return _write_stdout(pieces)
-        write_file(output, pieces)
+            _write_stdout(pieces)
+        else:
+            write_file(output, pieces)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         return fail(f"cannot write {output}: {error.strerror or error}")
-    return 0
+    return DONE
 
 
-def _write_stdout(pieces: Iterable[bytes]) -> int:
-    try:
-        for piece in pieces:
-            for start in range(0, len(piece), _PIECE_BYTES):
-                sys.stdout.buffer.write(piece[start : start + _PIECE_BYTES])
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # The reader has what it wanted. Python flushes stdout once more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return 0
+def _write_stdout(pieces: Iterable[bytes]) -> None:
+    for piece in pieces:
+        for start in range(0, len(piece), _PIECE_BYTES):
+            sys.stdout.buffer.write(piece[start : start + _PIECE_BYTES])
+    sys.stdout.buffer.flush()
 
 
 def write_file(path: str, pieces: Iterable[bytes]) -> None:
@@ -66,7 +68,7 @@ def _mode_of(target: str) -> int:
     return 0o666 & ~mask
 
 
-def fail(message: str, code: int = 1) -> int:
+def fail(message: str, code: int = REFUSED) -> int:
     """Say one clear sentence on stderr and return the exit code."""
     sys.stderr.write(f"compileboard: {message}\n")
     return code

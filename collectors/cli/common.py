@@ -13,7 +13,6 @@ from compileboard.collectors.terminal.command_hints import DEFAULT_DATABASE
 from compileboard.collectors.terminal.values import read_pair
 from compileboard.command_line import Value
 
-USAGE_ERROR = 2
 db_option = click.option(
     "--db",
     default=DEFAULT_DATABASE,

@@ -28,6 +28,7 @@ from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreError, StoreMissing
 from compileboard.collectors.terminal import command_hints
 from compileboard.command_line import Command
+from compileboard.exit_codes import DONE, FAILED
 
 OLDEST_TORCH, NEWEST_TORCH = (2, 4), (2, 13)
 LOW_DISK_BYTES = 1 << 30
@@ -107,7 +108,7 @@ def doctor(db: str) -> int:
         head = f"{check.mark:<5} {check.subject:<{width}}  "
         room = max(30, columns - len(head)) if columns else len(check.finding) + 1
         print(head + f"\n{'':<{len(head)}}".join(textwrap.wrap(check.finding, room, break_on_hyphens=False)))
-    return 0 if all(check.mark != "fails" for check in checks) else 1
+    return FAILED if any(check.mark == "fails" for check in checks) else DONE
 
 
 def examine(database: str) -> list[Check]:

@@ -32,8 +32,8 @@ from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.terminal import command_hints
 from compileboard.collectors.terminal.values import read_count
 from compileboard.command_line import Command, Option, Value
+from compileboard.exit_codes import DONE, FAILED
 
-REJECTED = 1
 SLOW_BYTES = 4 << 20  # files of results above this are said to take a while
 
 PrintLine = Callable[[str], None]
@@ -189,7 +189,7 @@ def import_paths(
         for group in groups:
             if group.results and not latest:
                 importing.read_results(group)
-    return REJECTED if strict and importing.rejected else 0
+    return FAILED if strict and importing.rejected else DONE
 
 
 @dataclass

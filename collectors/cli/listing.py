@@ -21,6 +21,7 @@ from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.run_summary import NOT_RECORDED, duration_text, printable, summarize
 from compileboard.collectors.terminal.values import read_count, read_key
 from compileboard.command_line import Command, Value
+from compileboard.exit_codes import DONE, REFUSED
 
 HEADER = ("run", "started", "name", "suite", "state", "compiles", "breaks", "recomp.", "compiling", "took")
 COMPILES, COMPILING = 5, 8  # columns: the first number, and what a narrow terminal goes without
@@ -60,9 +61,9 @@ def show(run: str, db: str) -> int:
     summary = summarize(db, run)
     if summary is None:
         print_message(f"there is no run {run!r} in {db}; `{collector_command('list', database=db)}` names them")
-        return 1
+        return REFUSED
     print(summary.text())
-    return 0
+    return DONE
 
 
 def list_text(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sqlite3
-import sys
 from collections.abc import Sequence
 
 import click
@@ -50,13 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_group(collect, argv, collector_command())
 
 
-def explain_error(error: BaseException, database: str | None, unusable: int) -> int | None:
-    """Print what an error means in one line; return the exit code."""
-    if isinstance(error, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    if isinstance(error, KeyboardInterrupt):
-        return 128 + signal.SIGINT
+def explain_error(error: Exception, database: str | None) -> bool:
+    """Print what an error means in one line; return False if it is none of ours."""
     if isinstance(error, StoreMissing):
         example = collector_command("run", database=str(database), then="-- python train.py")
         print_message(f"There is no database at {database}. Record a run first: {example}")
@@ -67,8 +59,8 @@ def explain_error(error: BaseException, database: str | None, unusable: int) -> 
     elif isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
         print_message(describe_error(error))
     else:
-        return None
-    return unusable
+        return False
+    return True
 
 
 @click.group(

@@ -10,6 +10,7 @@ import click
 from compileboard.collectors.cli.common import print_message
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.command_line import Command
+from compileboard.exit_codes import DONE, FAILED
 
 if TYPE_CHECKING:
     from compileboard.collectors.pipeline.recover_spools import RecoveryReport
@@ -29,10 +30,10 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
     chosen = put_back(os.environ, list(runs), db)
     if not chosen:
         print_message("no run was set aside")
-        return 0
+        return DONE
     report = pick_up_spools()
     print_recovery(report)
-    return 1 if report.set_aside or report.problems else 0
+    return FAILED if report.set_aside or report.problems else DONE
 
 
 def pick_up() -> None:

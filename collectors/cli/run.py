@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compileboard.collectors.cli.common import USAGE_ERROR, db_option, print_message, tag_option
+from compileboard.collectors.cli.common import db_option, print_message, tag_option
 from compileboard.collectors.cli.retry import pick_up
 from compileboard.collectors.store.errors import StoreError, describe_error
 from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
 from compileboard.collectors.terminal.progress_line import count_text, counts_text, progress_line
 from compileboard.command_line import Choice, Command
+from compileboard.exit_codes import REFUSED
 
 if TYPE_CHECKING:
     from compileboard.collectors.pipeline.live import Launch
@@ -59,10 +60,10 @@ def run(command: tuple[str, ...], db: str, level: str, no_source: bool, quiet: b
 
     if not command:
         print_message(f"no command to run; write it after `--`: {collector_command('run', then='-- python train.py')}")
-        return USAGE_ERROR
+        return REFUSED
     if no_source and level == "full":
         print_message("--level full keeps torch's trace, which is full of source code; it cannot go with --no-source")
-        return USAGE_ERROR
+        return REFUSED
     try:
         check_program(list(command), os.environ)
     except CannotRun as error:

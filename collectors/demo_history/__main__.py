@@ -14,8 +14,7 @@ from compileboard.collectors.demo_history.repository import NoRepository
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.terminal import command_hints
 from compileboard.command_line import SETTINGS, Command, run_group
-
-INTERRUPTED = 130
+from compileboard.exit_codes import INTERRUPTED
 
 
 def print_message(text: str) -> None:

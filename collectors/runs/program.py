@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from compileboard.exit_codes import NOT_EXECUTABLE, NOT_FOUND
+
 SETTLE_S = 0.01  # the kernel signals a group's processes one after the other
 
 
@@ -72,7 +74,6 @@ STEP_S = 0.2
 # Passed on to the program, unless the terminal has already sent them to it as well.
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 SENT_BY_KERNEL = 0x80  # SI_KERNEL: a key on the terminal, which reaches the whole foreground group
-NOT_FOUND, NOT_EXECUTABLE = 127, 126
 AS_TYPED = "What follows `--` is a command as you would type it: -- python train.py"
 
 

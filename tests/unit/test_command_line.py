@@ -12,6 +12,7 @@ import pytest
 from compileboard.app.cli.main import main as app
 from compileboard.collectors.cli.main import main as collect
 from compileboard.command_line import Command, Group, Option, run_group
+from compileboard.exit_codes import REFUSED
 from tests.tools.observed import Workplace
 
 
@@ -76,24 +77,24 @@ def test_run_leaves_the_commands_own_words_alone(place: Workplace, dashes: list[
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{words}\n", "")
 
 
-def test_an_error_is_explained_with_the_commands_database_and_exit_code() -> None:
-    seen: list[tuple[str, str | None, int]] = []
+def test_an_error_is_explained_with_the_commands_database() -> None:
+    seen: list[tuple[str, str | None]] = []
 
-    def explain(error: BaseException, database: str | None, unusable: int) -> int | None:
-        seen.append((str(error), database, unusable))
-        return unusable if isinstance(error, ValueError) else None
+    def explain(error: Exception, database: str | None) -> bool:
+        seen.append((str(error), database))
+        return isinstance(error, ValueError)
 
     @click.group(cls=Group, explain=explain)
     def group() -> None:
         """Several."""
 
-    @group.command(cls=Command, unusable=7)
+    @group.command(cls=Command)
     @click.option("--db", cls=Option)
     @click.argument("text")
     def one(db: str, text: str) -> None:
         raise {"value": ValueError, "key": KeyError}[text](text)
 
-    assert run_group(group, ["one", "--db", "a.db", "value"], "prog") == 7
+    assert run_group(group, ["one", "--db", "a.db", "value"], "prog") == REFUSED
     with pytest.raises(KeyError):
         run_group(group, ["one", "key"], "prog")
-    assert seen == [("value", "a.db", 7), ("'key'", None, 7)]
+    assert seen == [("value", "a.db"), ("'key'", None)]

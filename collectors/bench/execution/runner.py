@@ -28,9 +28,9 @@ from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
 from compileboard.collectors.terminal.progress_line import count_text
+from compileboard.exit_codes import DONE, FAILED, INTERRUPTED
 
 PrintLine = Callable[[str], None]
-FAILED, INTERRUPTED = 1, 130
 OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
 
 
@@ -170,4 +170,4 @@ def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine
         return INTERRUPTED
     show = collector_command("show", measured.run_id, database=arguments.db)
     print_line(f"{state} {count_text(len(results), 'result')}; {show}")
-    return FAILED if results and all(result.status == "failed" for result in results) else 0
+    return FAILED if results and all(result.status == "failed" for result in results) else DONE

@@ -29,7 +29,7 @@ def test_an_unknown_run_and_an_ambiguous_one(place: Workplace) -> None:
     for _ in range(2):
         place.run(*TRUE)
     unknown = place.collect("show", "ZZZ", "--db", place.database)
-    assert (unknown.returncode, len(said(unknown))) == (1, 1)
+    assert (unknown.returncode, len(said(unknown))) == (2, 1)
     assert "there is no run 'ZZZ'" in unknown.stderr
     prefix = place.rows("select min(id) as id from runs")[0]["id"][:4]
     both = place.collect("show", prefix.lower(), "--db", place.database)
@@ -152,7 +152,7 @@ def test_a_shared_run_is_found_by_its_id_and_by_its_beginning(place: Workplace) 
     for given, found in (("nightly-4", "nightly-4"), ("nightly-42", "nightly-42")):
         assert place.collect("show", given, "--db", place.database).stdout.startswith(f"run {found}  ")
     assert place.collect("show", "nightly", "--db", place.database).returncode == 2
-    assert place.collect("show", "NIGHTLY-42", "--db", place.database).returncode == 1
+    assert place.collect("show", "NIGHTLY-42", "--db", place.database).returncode == 2
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.cli.import_command import REJECTED, import_paths
+from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.pipeline.import_progress import ProgressLines
 from compileboard.collectors.pipeline.log_loader import LoadOptions
 from compileboard.collectors.sources.streams import NoSuchLog
 from compileboard.collectors.store.migrations import migrate
+from compileboard.exit_codes import FAILED
 from tests.unit.formats.files import HEAD, MADE, RECORDED
 from tests.unit.pipeline.loading import PROGRAMS, one, rows
 
@@ -147,7 +148,7 @@ def test_an_archive_with_logs_and_results_gives_both(store: Path, tmp_path: Path
 def test_damage_is_said_with_its_line_and_shown_on_the_run(store: Path, tmp_path: Path) -> None:
     folder = write(tmp_path / "out", NAME, HEADING + "cuda,a,8,1.5,2.5\ncuda,b,8\ncuda,c,8,1.5,2.5\n")
     code, said = run_import(store, folder, strict=True)
-    assert code == REJECTED and any(f"first at line 3 of {NAME}" in line for line in said)
+    assert code == FAILED and any(f"first at line 3 of {NAME}" in line for line in said)
     assert one(store, "select count(*) from results") == 2
     run_import(store, folder)
     (row,) = rows(store, "select kind, reject_count, first_line, name from log_rejects join logs using (process_id)")

@@ -270,7 +270,7 @@ def test_a_baseline_outlives_its_run(
     _record(store, "B", 1)
     fixed = ["--db", str(database)]
     assert main(["baseline", "save", "main", "--run", "A", "--note", "first", *fixed]) == 0
-    assert main(["baseline", "save", "main", "--run", "B", *fixed]) == 1
+    assert main(["baseline", "save", "main", "--run", "B", *fixed]) == 2
     assert "there is a baseline 'main' already" in capsys.readouterr().err
     with closing(open_writer(database)) as writer:
         delete_run(writer, "A")
@@ -281,7 +281,7 @@ def test_a_baseline_outlives_its_run(
     out = capsys.readouterr().out
     assert "first" in out and "cnn (builtin, inference, float32" in out and "graph break in cnn" in out
     assert main(["baseline", "delete", "main", *fixed]) == 0
-    assert main(["baseline", "delete", "main", *fixed]) == 1
+    assert main(["baseline", "delete", "main", *fixed]) == 2
     assert main(["baseline", "delete", "release/2.4", *fixed]) == 0
     assert main(["baseline", "list", *fixed]) == 0
     assert "no baseline yet" in capsys.readouterr().out

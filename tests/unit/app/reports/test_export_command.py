@@ -64,7 +64,7 @@ def test_export_goes_to_stdout_and_survives_a_closed_pipe(database: Path) -> Non
         assert cut.stdout is not None and cut.stderr is not None
         cut.stdout.read(10)
         cut.stdout.close()
-        assert (cut.stderr.read(), cut.wait(30)) == (b"", 1)
+        assert (cut.stderr.read(), cut.wait(30)) == (b"", 141)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_export_goes_to_stdout_and_survives_a_closed_pipe(database: Path) -> Non
 def test_export_says_why_it_cannot_write(
     database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, sentence: str
 ) -> None:
-    assert _export(database, tmp_path / output) == 1
+    assert _export(database, tmp_path / output) == 2
     said = capsys.readouterr().err
     assert said.startswith("compileboard: cannot write ") and sentence in said and said.count("\n") == 1
 
@@ -91,10 +91,10 @@ def test_export_wants_one_run(
     database: Path, tmp_path: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_run(store, RUN[:-1] + "2")
-    assert _export(database, tmp_path / "x", run=RUN[:5]) == 1
+    assert _export(database, tmp_path / "x", run=RUN[:5]) == 2
     assert "fits several runs" in capsys.readouterr().err
-    assert _export(database, tmp_path / "x", run="NOPE") == 1
-    assert _export(database, tmp_path / "x", run="") == 1
+    assert _export(database, tmp_path / "x", run="NOPE") == 2
+    assert _export(database, tmp_path / "x", run="") == 2
     assert "there is no run" in capsys.readouterr().err
 
 

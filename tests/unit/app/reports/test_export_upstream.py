@@ -72,7 +72,7 @@ def test_what_a_folder_cannot_be_is_refused(
 
 def test_a_place_that_is_no_folder_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    assert export(database, tmp_path / "file") == 1
+    assert export(database, tmp_path / "file") == 2
     assert "cannot write" in capsys.readouterr().err
 
 
@@ -82,7 +82,7 @@ def test_a_run_of_expected_rows_alone_says_why_nothing_is_written(
     table = tmp_path / "inductor_torchbench_training.csv"
     table.write_text("name,accuracy,graph_breaks\nmlp,pass,0\n")
     run_import(tmp_path / "t.db", table)
-    assert export(tmp_path / "t.db", tmp_path / "out") == 1
+    assert export(tmp_path / "t.db", tmp_path / "out") == 2
     assert "expected, not measured" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 

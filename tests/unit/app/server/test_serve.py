@@ -31,7 +31,7 @@ def _refused(database: Path, *options: str, **settings: str) -> str:
     command = [sys.executable, "-m", "compileboard.app", "serve", "--db", str(database), *options]
     environ = server_environ(database.parent / "home", **settings)
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environ)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert lines[-1].startswith("compileboard: ")

@@ -163,7 +163,7 @@ def test_runs_and_pages_are_for_a_site(database: Path, capsys: pytest.CaptureFix
 def test_folder_that_cannot_be_written_is_said(
     export: Export, database: Path, capsys: pytest.CaptureFixture[str], folder: str, sentence: str
 ) -> None:
-    assert main(["export", "--site", str(database.parent / folder), "--db", str(database)]) == 1
+    assert main(["export", "--site", str(database.parent / folder), "--db", str(database)]) == 2
     assert sentence in capsys.readouterr().err
 
 

@@ -59,12 +59,12 @@ def test_who_changed_what_is_kept_and_what_changed_nothing_is_not(database: Path
 def test_commands_delete_restore_prune_and_say_who(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     db = ["--db", str(database)]
     assert main(["trash", "delete", "R1", *db]) == 0
-    assert main(["trash", "delete", "R1", *db]) == 1
+    assert main(["trash", "delete", "R1", *db]) == 2
     assert main(["trash", "list", *db]) == 0
     assert main(["trash", "restore", "R1", *db]) == 0
     assert main(["trash", "delete", "R1", *db]) == 0
     assert main(["trash", "prune", "--days", "0", *db]) == 0
-    assert main(["trash", "restore", "R1", *db]) == 1
+    assert main(["trash", "restore", "R1", *db]) == 2
     assert main(["audit", *db]) == 0
     out, err = capsys.readouterr()
     assert "deleted for good: 1 run" in out and "R1 is deleted for good" in err

@@ -161,7 +161,7 @@ def test_the_command_writes_what_the_page_saves(
     command = ["export", "--db", str(database), "--output", "-", "--format", "csv"]
     assert main([*command, "--compare", RUNS[2], NEW]) == 0
     assert capsysbinary.readouterr().out == client.get(suite.replace("/compare?", "/compare/report.csv?")).data
-    assert main([*command, "--compare", "branch:none", NEW]) == 1
+    assert main([*command, "--compare", "branch:none", NEW]) == 2
     assert b"--compare base: no run of branch 'none'" in capsysbinary.readouterr().err
     assert main([*command, "--compare", RUNS[2], NEW, "--no-source"]) == 2
     assert main([*command, "--run", NEW, "--anyway"]) == 2
