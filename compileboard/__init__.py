@@ -33,13 +33,13 @@ def open(path: str | os.PathLike[str] = "compileboard.db") -> Board:
 
     Raises: StoreError if it cannot be used: the sentence says what to do. ImportError without the extra `server`.
     """
-    try:
-        from compileboard.app.notebook.board import Board
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("compileboard"):
-            raise
-        text = f"{error.name} is not installed; pip install 'compileboard[server]', which reads databases"
-        raise ImportError(text, name=error.name) from None
+    from importlib.util import find_spec
+
+    missing = [name for name in ("pandas", "plotly", "flask", "numpy", "orjson") if find_spec(name) is None]
+    if missing:
+        raise ImportError(f"{missing[0]} is not installed; pip install 'compileboard[server]', which reads databases")
+    from compileboard.app.notebook.board import Board
+
     return Board(path)
 
 

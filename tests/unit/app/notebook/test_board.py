@@ -159,7 +159,7 @@ def test_what_is_no_database_is_refused_at_once(tmp_path: Path, database: Path) 
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
-    for name in ("pandas", "flask", "numpy"):
+    for name in ("pandas", "plotly", "numpy"):
         code = f"import sys; sys.modules[{name!r}] = None; import compileboard; compileboard.open('t.db')"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
         message = f"ImportError: {name} is not installed; pip install 'compileboard[server]', which reads databases"

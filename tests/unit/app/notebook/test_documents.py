@@ -15,7 +15,7 @@ from tests.tools.notebooks import NOTEBOOK, PAGE, fill_tables, run_notebook
 
 def test_the_tables_of_the_page_are_those_of_the_code() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert fill_tables(text) == text, "write it anew: python -m tests.tools.notebooks"
+    assert fill_tables(text) == text, "write it anew: python -m tests.unit.app.notebook.documents"
 
 
 def test_the_first_example_of_the_page_prints_what_it_shows(
