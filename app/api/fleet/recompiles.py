@@ -10,16 +10,10 @@ from compileboard.app.api.fleet.reasons import History, Trends, list_fields, lis
 from compileboard.app.db import get_engine, get_reader
 from compileboard.app.queries.fields import SORT_HELP
 from compileboard.app.queries.fleet.reasons import AffectedRun, list_reasons
-from compileboard.app.queries.fleet.recompiles import (
-    RECOMPILES,
-    CauseEvent,
-    CauseFilter,
-    CauseSummary,
-    RecompileCause,
-    ValueChange,
-)
+from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseEvent, CauseFilter, CauseSummary, RecompileCause
 from compileboard.app.queries.page import Page, read_id
 from compileboard.app.queries.parameters import order_by
+from compileboard.app.queries.reason_events import ValueChange
 from compileboard.app.screens.fleet.reasons import build_recompile_cause
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.fleet.reasons import AnySubject
 from compileboard.app.queries.parameters import (
     OTHER_KEYS,
     BackendName,
@@ -244,70 +242,3 @@ def list_point_runs(engine: Engine, run_ids: Iterable[str]) -> dict[str, History
 
 def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
-
-
-# Of the newest runs alone: a nightly suite may have had a break for years, and it is the newest speedup that counts.
-_RUNS, _MODELS = 10, 50
-
-
-def affected_sql(subject: AnySubject) -> str:
-    """Write the statement for the models that have a reason, in the newest runs with results that have it."""
-    return f"""
-with newest as materialized (
-  select b.run_id, r.started_us
-  from {subject.run_table} as b
-  join run_totals as t on t.run_id = b.run_id and t.result_count > 0
-  join runs as r on r.id = b.run_id
-  where b.{subject.key} = :id
-  order by r.started_us desc, b.run_id desc
-  limit :runs
-), tasks as materialized (
-  select e.run_id, newest.started_us, p.task, count(*) as event_count
-  from newest
-  {subject.events_of_newest}
-  join processes as p on p.id = e.process_id
-  where p.task is not null
-  group by e.run_id, p.task
-)
-select
-  s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype, nullif(s.device, '') as device,
-  nullif(s.backend, '') as backend, x.run_id, t.started_us, max(t.event_count) as event_count,
-  max(x.speedup) as speedup, max(x.status = 'failed') as failed
-from tasks as t
-cross join results as x on x.run_id = t.run_id and x.task = t.task
-join series as s on s.id = x.series_id
-group by s.suite, s.model, s.mode, s.dtype, s.device, s.backend, x.run_id
-order by t.started_us desc, x.run_id desc, speedup is null, speedup, s.model
-"""  # noqa: S608  own texts only
-
-
-@dataclass(frozen=True)
-class AffectedModel:
-    """Hold one model in the newest run in which it had something, with its speedup there."""
-
-    suite: str
-    model: str
-    mode: str | None
-    dtype: str | None
-    device: str | None
-    backend: str | None
-    run_id: str
-    started_us: int
-    event_count: int
-    speedup: float | None
-    failed: bool
-
-    @property
-    def query(self) -> dict[str, str]:
-        """Return what the address of the model's page needs beside its name."""
-        parts = {name: getattr(self, name) for name in ("suite", "mode", "dtype", "device", "backend")}
-        return {name: value for name, value in parts.items() if value} | {"run": self.run_id}
-
-
-def list_affected_models(connection: sqlite3.Connection, subject: AnySubject, reason_id: int) -> list[AffectedModel]:
-    """List each model that has a reason once, of the newest run first, there the slowest first."""
-    models: dict[tuple[object, ...], AffectedModel] = {}
-    for row in connection.execute(affected_sql(subject), {"id": reason_id, "runs": _RUNS}):
-        model = AffectedModel(**(dict(row) | {"failed": bool(row["failed"])}))
-        models.setdefault((model.suite, model.model, model.mode, model.dtype, model.device, model.backend), model)
-    return list(models.values())[:_MODELS]

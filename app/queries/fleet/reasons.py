@@ -6,7 +6,6 @@ A reason is why graphs broke (a distinct graph break) or why functions were comp
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, Protocol, TypeVar
@@ -215,7 +214,7 @@ select
       select 1
       from {self.run_table} as b
       where b.run_id = w.id
-        and +b.{self.key} in (select id from matching) -- +: walk the run's reasons, no seek for each matching one
+        and b.{self.key} + 0 in (select id from matching) -- + 0: walk the run's reasons, seek none of them
     )
   ) as run_count{_ALL_LIMITS if self.has_limits else ""}
 """  # noqa: S608
@@ -224,17 +223,22 @@ select
     def get_sql(self) -> str:
         """Write the statement for one reason over all runs."""
         return f"""
+with summed as (
+  select
+    b.{self.key} as id, {", ".join(f"sum(b.{name}) as {name}" for name in self.counts)}, count(*) as run_count,
+    sum(b.compile_us) as compile_us, min(r.started_us) as first_us, max(r.started_us) as last_us
+  from {self.run_table} as b
+  join runs as r on r.id = b.run_id
+  where b.{self.key} = :id
+  group by b.{self.key}
+)
 select
-  d.id, d.fingerprint, {self.columns}, f.name as function, f.file,
-  {", ".join(f"sum(b.{name}) as {name}" for name in self.counts)}, count(*) as run_count,
-  {recorded_us("sum(b.compile_us)", f"sum(b.{self.count})")} as compile_us,
-  min(r.started_us) as first_us, max(r.started_us) as last_us{_FUNCTION_LIMITS if self.has_limits else ""}
-from {self.table} as d
-join {self.run_table} as b on b.{self.key} = d.id
-join runs as r on r.id = b.run_id
+  d.id, d.fingerprint, {self.columns}, f.name as function, f.file, {", ".join(f"s.{name}" for name in self.counts)},
+  s.run_count, {recorded_us("s.compile_us", f"s.{self.count}")} as compile_us, s.first_us, s.last_us
+  {_FUNCTION_LIMITS if self.has_limits else ""}
+from summed as s
+join {self.table} as d on d.id = s.id
 left join functions as f on f.id = d.function_id
-where d.id = :id
-group by d.id
 limit 1
 """  # noqa: S608
 
@@ -435,14 +439,6 @@ def list_history(engine: Engine, subject: AnySubject, reason_id: int, *, newest:
 def list_points(engine: Engine, sql: str, values: Mapping[str, Any]) -> list[HistoryPoint]:
     """Read the points that a statement lists newest first, oldest first."""
     return [HistoryPoint(**dict(row)) for row in reversed(engine.rows(sql, values))]
-
-
-def list_events(
-    connection: sqlite3.Connection, subject: ReasonSubject[Any, Any, Any, Event], reason_id: int, *, limit: int = 20
-) -> list[Event]:
-    """List the newest events of a reason."""
-    rows = connection.execute(subject.events_sql, {"id": reason_id, "limit": limit})
-    return [subject.event(**dict(row)) for row in rows]
 
 
 def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:

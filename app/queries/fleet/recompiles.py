@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -107,15 +106,6 @@ class CauseEvent:
     compile_us: CompileUs
 
 
-@dataclass(frozen=True)
-class ValueChange:
-    """What a guard expected and what came."""
-
-    expected: Annotated[str | None, "Expected."]
-    actual: Annotated[str | None, "Came."]
-    count: Annotated[Count, "How often."]
-
-
 _EVENTS_SQL = """
 with newest as materialized (
   select g.recompile_id, g.position
@@ -133,21 +123,6 @@ join guard_failures as g on g.recompile_id = n.recompile_id and g.position = n.p
 join recompiles as e on e.id = n.recompile_id
 left join compiles as c on c.id = e.compile_key
 order by e.id desc, g.position desc
-limit :limit
-"""
-_VALUES_SQL = """
-with newest as materialized (
-  select g.expected, g.actual
-  from guard_failures as g
-  where g.cause_id = :id
-  order by g.recompile_id desc, g.position desc
-  limit 1000
-)
-select expected, actual, count(*) as count
-from newest
-where expected is not null or actual is not null
-group by expected, actual
-order by count desc, expected, actual
 limit :limit
 """
 
@@ -191,8 +166,3 @@ RECOMPILES = ReasonSubject(
     event=CauseEvent,
     has_limits=True,
 )
-
-
-def list_value_changes(connection: sqlite3.Connection, cause_id: int, *, limit: int = 12) -> list[ValueChange]:
-    """List the pairs of expected and actual value among the newest thousand failures, most frequent first."""
-    return [ValueChange(**dict(row)) for row in connection.execute(_VALUES_SQL, {"id": cause_id, "limit": limit})]

@@ -9,7 +9,6 @@ from typing import Any, Generic
 
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakEvent, DistinctBreak
-from compileboard.app.queries.fleet.models import AffectedModel, list_affected_models
 from compileboard.app.queries.fleet.reasons import (
     AffectedRun,
     AnySubject,
@@ -23,19 +22,19 @@ from compileboard.app.queries.fleet.reasons import (
     get_reason,
     get_reason_trends,
     list_affected_runs,
-    list_events,
     list_history,
     list_reasons,
 )
-from compileboard.app.queries.fleet.recompiles import (
-    RECOMPILES,
-    CauseEvent,
-    RecompileCause,
-    ValueChange,
-    list_value_changes,
-)
+from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseEvent, RecompileCause
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.page import Page
+from compileboard.app.queries.reason_events import (
+    AffectedModel,
+    ValueChange,
+    list_affected_models,
+    list_events,
+    list_value_changes,
+)
 from compileboard.app.queries.run.trace_files import get_event, list_stack
 
 

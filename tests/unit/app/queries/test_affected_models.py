@@ -8,9 +8,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
-from compileboard.app.queries.fleet.models import affected_sql, list_affected_models
 from compileboard.app.queries.fleet.reasons import AnySubject
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
+from compileboard.app.queries.reason_events import affected_sql, list_affected_models
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.plan import assert_no_scan
 

@@ -1,0 +1,116 @@
+"""What runs recorded of one reason: its newest events, the values that came, the models in which it came.
+
+These statements read runs' own records beside what is kept across runs, so they need both in one file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from compileboard.app.queries.fields import Count
+from compileboard.app.queries.fleet.reasons import AnySubject, Event, ReasonSubject
+
+_VALUES_SQL = """
+with newest as materialized (
+  select g.expected, g.actual
+  from guard_failures as g
+  where g.cause_id = :id
+  order by g.recompile_id desc, g.position desc
+  limit 1000
+)
+select expected, actual, count(*) as count
+from newest
+where expected is not null or actual is not null
+group by expected, actual
+order by count desc, expected, actual
+limit :limit
+"""
+# Of the newest runs alone: a nightly suite may have had a break for years, and it is the newest speedup that counts.
+_RUNS, _MODELS = 10, 50
+
+
+@dataclass(frozen=True)
+class ValueChange:
+    """What a guard expected and what came."""
+
+    expected: Annotated[str | None, "Expected."]
+    actual: Annotated[str | None, "Came."]
+    count: Annotated[Count, "How often."]
+
+
+@dataclass(frozen=True)
+class AffectedModel:
+    """Hold one model in the newest run in which it had something, with its speedup there."""
+
+    suite: str
+    model: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    backend: str | None
+    run_id: str
+    started_us: int
+    event_count: int
+    speedup: float | None
+    failed: bool
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return what the address of the model's page needs beside its name."""
+        parts = {name: getattr(self, name) for name in ("suite", "mode", "dtype", "device", "backend")}
+        return {name: value for name, value in parts.items() if value} | {"run": self.run_id}
+
+
+def list_events(
+    connection: sqlite3.Connection, subject: ReasonSubject[Any, Any, Any, Event], reason_id: int, *, limit: int = 20
+) -> list[Event]:
+    """List the newest events of a reason."""
+    rows = connection.execute(subject.events_sql, {"id": reason_id, "limit": limit})
+    return [subject.event(**dict(row)) for row in rows]
+
+
+def list_value_changes(connection: sqlite3.Connection, cause_id: int, *, limit: int = 12) -> list[ValueChange]:
+    """List the pairs of expected and actual value among the newest thousand failures, most frequent first."""
+    return [ValueChange(**dict(row)) for row in connection.execute(_VALUES_SQL, {"id": cause_id, "limit": limit})]
+
+
+def affected_sql(subject: AnySubject) -> str:
+    """Write the statement for the models that have a reason, in the newest runs with results that have it."""
+    return f"""
+with newest as materialized (
+  select b.run_id, r.started_us
+  from {subject.run_table} as b
+  join run_totals as t on t.run_id = b.run_id and t.result_count > 0
+  join runs as r on r.id = b.run_id
+  where b.{subject.key} = :id
+  order by r.started_us desc, b.run_id desc
+  limit :runs
+), tasks as materialized (
+  select e.run_id, newest.started_us, p.task, count(*) as event_count
+  from newest
+  {subject.events_of_newest}
+  join processes as p on p.id = e.process_id
+  where p.task is not null
+  group by e.run_id, p.task
+)
+select
+  s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype, nullif(s.device, '') as device,
+  nullif(s.backend, '') as backend, x.run_id, t.started_us, max(t.event_count) as event_count,
+  max(x.speedup) as speedup, max(x.status = 'failed') as failed
+from tasks as t
+cross join results as x on x.run_id = t.run_id and x.task = t.task
+join series as s on s.id = x.series_id
+group by s.suite, s.model, s.mode, s.dtype, s.device, s.backend, x.run_id
+order by t.started_us desc, x.run_id desc, speedup is null, speedup, s.model
+"""  # noqa: S608  own texts only
+
+
+def list_affected_models(connection: sqlite3.Connection, subject: AnySubject, reason_id: int) -> list[AffectedModel]:
+    """List each model that has a reason once, of the newest run first, there the slowest first."""
+    models: dict[tuple[object, ...], AffectedModel] = {}
+    for row in connection.execute(affected_sql(subject), {"id": reason_id, "runs": _RUNS}):
+        model = AffectedModel(**(dict(row) | {"failed": bool(row["failed"])}))
+        models.setdefault((model.suite, model.model, model.mode, model.dtype, model.device, model.backend), model)
+    return list(models.values())[:_MODELS]
