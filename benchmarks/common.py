@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """Hold one line of a table, as it is printed."""
+    """One line of a table, as it is printed."""
 
     what: str
     ours: str
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Interval:
-    """Hold a median with its 95 % bootstrap interval."""
+    """A median with its 95 % bootstrap interval."""
 
     median: float
     low: float
@@ -105,7 +105,7 @@ def print_table(title: str, rows: Sequence[Row], *notes: str, headings: tuple[st
 
 
 def describe_machine() -> str:
-    """Say in one line what was measured on: CPU, memory, GPU, versions, load, commit."""
+    """Return in one line what was measured on: CPU, memory, GPU, versions, load, commit."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     try:
         torch_version = f"torch {metadata.version('torch')}"
@@ -152,9 +152,9 @@ def scratch_folder() -> Iterator[Path]:
 def clean_environment(**more: str) -> dict[str, str]:
     """Return this environment without what would observe, trace or cache; with the checkout importable."""
     dropped = ("COMPILEBOARD_", "TORCH_TRACE", "TORCH_LOGS", "TORCH_COMPILE_DEBUG")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    return {**kept, **more}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {**inherited, **more}
 
 
 @contextmanager

@@ -22,14 +22,14 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the backgrou
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Workplace:
-    """Give a folder with a database, a spool home and programs of its own."""
+def workplace(tmp_path: Path) -> Workplace:
+    """Make a folder with a database, a spool home and programs of its own."""
     return Workplace(tmp_path)
 
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the person's own spools out of every test."""
+    """Hide the person's own spools from every test."""
     monkeypatch.setenv("COMPILEBOARD_HOME", str(tmp_path_factory.getbasetemp() / "no-home"))
 
 

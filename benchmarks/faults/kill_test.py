@@ -36,8 +36,8 @@ def main() -> int:
         results: list[Killed] = []
         for _ in range(arguments.count):
             with tempfile.TemporaryDirectory() as folder:
-                place = Workplace(Path(folder))
-                results.append(kill_once(place, whom, dice.uniform(0, MOMENTS_S), *command))
+                workplace = Workplace(Path(folder))
+                results.append(kill_once(workplace, whom, dice.uniform(0, MOMENTS_S), *command))
         written, stored = sum(r.written for r in results), sum(r.stored for r in results)
         damaged = sum(r.integrity != "ok" for r in results)
         bad += written - stored + damaged

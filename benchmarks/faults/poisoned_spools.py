@@ -31,15 +31,15 @@ LOG = 'V1122 00:00:00.000000 1 torch/_logging/structured.py:28] {"artifact": {"n
 PROGRAM = [sys.executable, "-c", "print('ran'); raise SystemExit(7)"]
 
 
-def leave_spool(place: Workplace) -> Path:
+def leave_spool(workplace: Workplace) -> Path:
     """Run a program with breaks and recompiles whose database is locked."""
-    migrate(place.database)
-    with closing(sqlite3.connect(place.database, isolation_level=None)) as holder:
+    migrate(workplace.database)
+    with closing(sqlite3.connect(workplace.database, isolation_level=None)) as holder:
         holder.execute("begin immediate")
-        done = place.run(PROGRAMS / "breaks.py")
+        done = workplace.run(PROGRAMS / "breaks.py")
         holder.execute("rollback")
     assert done.returncode == 0, done.stderr
-    (spool,) = place.spools
+    (spool,) = workplace.spools
     return spool
 
 
@@ -50,33 +50,33 @@ def good_records(database: Path, run_id: str) -> set[tuple[str, int]]:
         return {tuple(row) for row in connection.execute(sql, (run_id, FREE - 1))}
 
 
-def command_of(name: str, place: Workplace) -> tuple[list[Any], int]:
+def command_of(name: str, workplace: Workplace) -> tuple[list[Any], int]:
     """Return a command and the exit code that it has beside a good spool."""
     if name == "run":
-        return ["run", "--quiet", "--db", place.database, "--", *PROGRAM], 7
+        return ["run", "--quiet", "--db", workplace.database, "--", *PROGRAM], 7
     if name == "import":
-        return ["import", "--db", place.database, place.write(LOG, "dedicated_log_torch_trace_1.log")], 0
-    return [name, "--db", place.database], 0
+        return ["import", "--db", workplace.database, workplace.write(LOG, "dedicated_log_torch_trace_1.log")], 0
+    return [name, "--db", workplace.database], 0
 
 
 def measure_poison(spool: Path, spoil: Callable[[Path], None] | None, command: str) -> tuple[bool, set[Any], float]:
     """Run one command beside a spoilt copy; return whether it was stopped, what was recorded, and its seconds."""
     with tempfile.TemporaryDirectory(prefix="poisoned-") as folder:
-        place = Workplace(Path(folder), lossy=True)
-        copy = place.home / "spool" / spool.name
+        workplace = Workplace(Path(folder), lossy=True)
+        copy = workplace.home / "spool" / spool.name
         shutil.copytree(spool, copy)
-        manifest = replace(read_manifest(copy), database=str(place.database))
+        manifest = replace(read_manifest(copy), database=str(workplace.database))
         manifest.write(copy)
-        migrate(place.database)
+        migrate(workplace.database)
         if spoil is not None:
             spoil(copy)
-        words, expected = command_of(command, place)
+        words, expected = command_of(command, workplace)
         began_s = time.monotonic()
-        done = place.collect(*words, timeout=PATIENCE_S)
+        done = workplace.collect(*words, timeout=PATIENCE_S)
         stopped = done.returncode != expected or "Traceback" in done.stderr
         if stopped:
             sys.stderr.write(done.stderr)
-        return stopped, good_records(place.database, manifest.run_id), time.monotonic() - began_s
+        return stopped, good_records(workplace.database, manifest.run_id), time.monotonic() - began_s
 
 
 def measure_poisons(spool: Path, commands: list[str]) -> None:
@@ -107,71 +107,71 @@ def measure_starts() -> None:
     ended = 0
     for step, arrange in STARTS.items():
         with tempfile.TemporaryDirectory(prefix="start-") as folder:
-            place = Workplace(Path(folder), lossy=True)
-            options, rest = arrange(place)
-            done = place.collect("run", "--quiet", *options, "--", *PROGRAM, **rest)
-            said = [line for line in done.stderr.splitlines() if line.startswith("compileboard: ")]
-            same = (done.returncode, done.stdout, done.stderr.count("\n")) == (7, "ran\n", len(said))
+            workplace = Workplace(Path(folder), lossy=True)
+            options, rest = arrange(workplace)
+            done = workplace.collect("run", "--quiet", *options, "--", *PROGRAM, **rest)
+            messages = [line for line in done.stderr.splitlines() if line.startswith("compileboard: ")]
+            same = (done.returncode, done.stdout, done.stderr.count("\n")) == (7, "ran\n", len(messages))
             ended += same
-            print(f"| {step} | {done.returncode} | {done.stdout.strip() or 'none'} | {len(said)} |", flush=True)
+            print(f"| {step} | {done.returncode} | {done.stdout.strip() or 'none'} | {len(messages)} |", flush=True)
     print(f"\n{ended} of {len(STARTS)} ran with their own output and exit code")
 
 
 def _blocked(module: str) -> Callable[[Workplace], Any]:
-    def arrange(place: Workplace) -> Any:
-        place.write(f"raise ModuleNotFoundError('none', name={module!r})", f"blocked/{module}.py")
-        path = os.pathsep.join([str(place.folder / "blocked"), place.environ()["PYTHONPATH"]])
+    def arrange(workplace: Workplace) -> Any:
+        workplace.write(f"raise ModuleNotFoundError('none', name={module!r})", f"blocked/{module}.py")
+        path = os.pathsep.join([str(workplace.folder / "blocked"), workplace.environ()["PYTHONPATH"]])
         return [], {"env": {"PYTHONPATH": path}}
 
     return arrange
 
 
 def _program(name: str, text: str) -> Callable[[Workplace], Any]:
-    def arrange(place: Workplace) -> Any:
-        place.write(f"#!/bin/sh\n{text}\n", f"bin/{name}").chmod(0o755)
-        return [], {"env": {"PATH": f"{place.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}}
+    def arrange(workplace: Workplace) -> Any:
+        workplace.write(f"#!/bin/sh\n{text}\n", f"bin/{name}").chmod(0o755)
+        return [], {"env": {"PATH": f"{workplace.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}}
 
     return arrange
 
 
 def _database(make: Callable[[Path], object]) -> Callable[[Workplace], Any]:
-    def arrange(place: Workplace) -> Any:
-        make(place.database)
-        return ["--db", place.database], {}
+    def arrange(workplace: Workplace) -> Any:
+        make(workplace.database)
+        return ["--db", workplace.database], {}
 
     return arrange
 
 
 def _environment(**values: str) -> Callable[[Workplace], Any]:
-    return lambda place: ([], {"env": values})
+    return lambda workplace: ([], {"env": values})
 
 
-def _left_behind(place: Workplace) -> Any:
+def _left_behind(workplace: Workplace) -> Any:
     for name, text in (("half", "{"), ("list", "[]")):
-        (place.home / "spool" / name).mkdir(parents=True)
-        (place.home / "spool" / name / "run.json").write_text(text)
+        (workplace.home / "spool" / name).mkdir(parents=True)
+        (workplace.home / "spool" / name / "run.json").write_text(text)
     return [], {}
 
 
-def _spool_file(place: Workplace) -> Any:
-    (place.home / "spool").write_text("")
+def _spool_file(workplace: Workplace) -> Any:
+    (workplace.home / "spool").write_text("")
     return [], {}
 
 
 ODD = os.fsdecode(b"caf\xe9")
 STARTS: dict[str, Callable[[Workplace], Any]] = {
-    "none": lambda place: ([], {}),
+    "none": lambda workplace: ([], {}),
     "the home cannot be made": _environment(COMPILEBOARD_HOME="/proc/none"),
     "the home is no folder": _environment(COMPILEBOARD_HOME="/dev/null"),
     "the home is nobody's": _environment(COMPILEBOARD_HOME="~no-such-user/x"),
     "the folder of spools is a file": _spool_file,
     "spools left behind are damaged": _left_behind,
-    "no file may grow (as on a full disk)": lambda place: ([], {"preexec_fn": limit(resource.RLIMIT_FSIZE, 0)}),
-    "no further descriptor": lambda place: ([], {"preexec_fn": limit(resource.RLIMIT_NOFILE, 6)}),
+    "no file may grow (as on a full disk)": lambda workplace: ([], {"preexec_fn": limit(resource.RLIMIT_FSIZE, 0)}),
+    "no further descriptor": lambda workplace: ([], {"preexec_fn": limit(resource.RLIMIT_NOFILE, 6)}),
     "the database is a folder": _database(lambda path: path.mkdir()),
     "the database is a text": _database(lambda path: path.write_text("no database\n" * 100)),
-    "the database's folder is away": lambda place: (["--db", place.folder / "no" / "t.db"], {}),
-    "the database has no name": lambda place: (["--db", ""], {}),
+    "the database's folder is away": lambda workplace: (["--db", workplace.folder / "no" / "t.db"], {}),
+    "the database has no name": lambda workplace: (["--db", ""], {}),
     "zstandard is not installed": _blocked("zstandard"),
     "sqlite-utils is not installed": _blocked("sqlite_utils"),
     "git fails": _program("git", "exit 3"),
@@ -179,7 +179,7 @@ STARTS: dict[str, Callable[[Workplace], Any]] = {
     "git writes what is no text": _program("git", "printf 'caf\\351\\n'"),
     "the driver writes what is no table": _program("nvidia-smi", "head -c 1000000 /dev/zero"),
     "the run's id is none": _environment(COMPILEBOARD_RUN_ID="../../x"),
-    "the name and a tag are not UTF-8": lambda place: (["--name", ODD, "--tag", f"{ODD}={ODD}"], {}),
+    "the name and a tag are not UTF-8": lambda workplace: (["--name", ODD, "--tag", f"{ODD}={ODD}"], {}),
 }
 
 

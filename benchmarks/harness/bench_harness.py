@@ -102,16 +102,16 @@ def cost(folder: Path, pairs: int) -> None:
     references = ("torch", "torch._dynamo")
     rounds = interleave(pairs, task, lambda: [importing(what) for what in references])
     rows = []
-    for place, what in enumerate(references):
-        more = bootstrap([ours - reference[place] for ours, reference in rounds])
+    for position, what in enumerate(references):
+        more = bootstrap([ours - reference[position] for ours, reference in rounds])
         ours = statistics.median(cost for cost, _ in rounds)
-        reference = statistics.median(costs[place] for _, costs in rounds)
+        reference = statistics.median(costs[position] for _, costs in rounds)
         reach = "≤ 3 s more" if what == "torch" else "what any compile imports"
         cells = (f"{ours:.2f} s", f"{reference:.2f} s (import {what})", f"+{more} s", reach)
         rows.append(Row("a task, without the model's own work", *cells))
     stages = {name: statistics.median(part[name] for part in parts if name in part) for name in parts[0]}
-    said = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in stages.items())
-    print_table("What the harness costs a model", rows, f"{pairs} rounds. Stages, medians: {said}.")
+    text = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in stages.items())
+    print_table("What the harness costs a model", rows, f"{pairs} rounds. Stages, medians: {text}.")
 
 
 def models(folder: Path, file: str, arguments: argparse.Namespace) -> None:
@@ -145,21 +145,21 @@ def compare_with_upstream(
     """Make a row with room and one without, of which each is compared with the same of upstream's."""
     rows = []
     for with_room, words in ((True, "with room"), (False, "without")):
-        found = [row for row in measured if row["model"] == name and row["status"] == "measured"]
-        found = [row for row in found if row["facts"]["settings"].get("no_stack_room", False) != with_room]
+        matching = [row for row in measured if row["model"] == name and row["status"] == "measured"]
+        matching = [row for row in matching if row["facts"]["settings"].get("no_stack_room", False) != with_room]
         reference = theirs[with_room] if is_measured else [] if with_room else list(UPSTREAM[name])
-        if not found:
+        if not matching:
             rows.append(Row(f"{name}, {words}", "failed"))
             continue
         columns = {"calls_captured": "ops", "unique_graphs": "graphs", "graph_breaks": "breaks"}
-        counts = ", ".join(f"{found[0][column]} {unit}" for column, unit in columns.items())
-        ours = " ".join(f"{row['speedup']:.3f} ({row['page_faults']:g} faults)" for row in found)
+        counts = ", ".join(f"{matching[0][column]} {unit}" for column, unit in columns.items())
+        ours = " ".join(f"{row['speedup']:.3f} ({row['page_faults']:g} faults)" for row in matching)
         ratio = ""
         if reference:
-            ratio = f"{statistics.median(row['speedup'] for row in found) / statistics.median(reference):.3f}"
-        said = " ".join(f"{value:.3f}" for value in reference) or ("failed" if is_measured else "")
+            ratio = f"{statistics.median(row['speedup'] for row in matching) / statistics.median(reference):.3f}"
+        upstreams = " ".join(f"{value:.3f}" for value in reference) or ("failed" if is_measured else "")
         label = f"{name}, {words}: {counts}"
-        rows.append(Row(label, ours, said, ratio, "within 10 %" if with_room or not is_measured else ""))
+        rows.append(Row(label, ours, upstreams, ratio, "within 10 %" if with_room or not is_measured else ""))
     return rows
 
 
@@ -179,24 +179,28 @@ def run_upstream(folder: Path, common: str, words: list[str], with_room: bool) -
         check=False,
     )
     rows = list(csv.DictReader(output.open())) if output.exists() else []
-    found = [float(row["speedup"]) for row in rows if float(row["speedup"])]
-    if not found:
+    speedups = [float(row["speedup"]) for row in rows if float(row["speedup"])]
+    if not speedups:
         sys.stderr.write(f"{' '.join(command)} measured nothing and ended with {done.returncode}:\n")
         sys.stderr.write(f"{(done.stdout + done.stderr)[-2000:]}\n")
-    return found
+    return speedups
 
 
 def suite(folder: Path, words: list[str]) -> None:
     """Print what the built-in suite takes, and its slowest models."""
     took_s = bench(folder, *words)
-    found = results(folder)
-    slowest = sorted(found, key=lambda row: -(row["duration_us"] or 0))[:5]
-    said = ", ".join(f"{row['model']} {row['duration_us'] / 1e6:.0f} s" for row in slowest)
-    measured = sum(row["status"] == "measured" for row in found)
+    measured_rows = results(folder)
+    slowest = sorted(measured_rows, key=lambda row: -(row["duration_us"] or 0))[:5]
+    text = ", ".join(f"{row['model']} {row['duration_us'] / 1e6:.0f} s" for row in slowest)
+    measured = sum(row["status"] == "measured" for row in measured_rows)
     row = Row(
-        f"{len(found)} results, {measured} measured", f"{took_s / 60:.1f} min", "", "", "≤ 10 min on 2 cores (CPU)"
+        f"{len(measured_rows)} results, {measured} measured",
+        f"{took_s / 60:.1f} min",
+        "",
+        "",
+        "≤ 10 min on 2 cores (CPU)",
     )
-    print_table("The built-in suite", [row], f"Once. Slowest: {said}.")
+    print_table("The built-in suite", [row], f"Once. Slowest: {text}.")
 
 
 def main() -> None:

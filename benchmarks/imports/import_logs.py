@@ -39,7 +39,7 @@ TLPARSE = "0.4.3"
 
 @dataclass(frozen=True)
 class Measured:
-    """Hold what one run took. Memory is the highest of the program and the children it waited for."""
+    """The cost of one run. Memory is the highest of the program and the children it waited for."""
 
     wall_s: float
     cpu_s: float
@@ -62,17 +62,22 @@ class Pinned:
         """
         _remove(output)
         os.sync()  # what an earlier program wrote is not written back while this one runs
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as output_file:
             began = time.perf_counter()
             child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=self.environment, preexec_fn=self._pin
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output_file,
+                stderr=output_file,
+                env=self.environment,
+                preexec_fn=self._pin,
             )
             _, status, usage = os.wait4(child.pid, 0)
             wall_s = time.perf_counter() - began
             child.returncode = os.waitstatus_to_exitcode(status)
             if child.returncode:
-                said.seek(0)
-                words = said.read()[-3000:].decode(errors="replace")
+                output_file.seek(0)
+                words = output_file.read()[-3000:].decode(errors="replace")
                 raise SystemExit(f"{' '.join(command)} ended with {child.returncode}:\n{words}")
         return Measured(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, _size(output))
 
@@ -82,9 +87,9 @@ class Pinned:
 
 def find_tlparse(folder: Path) -> str | None:
     """Return the path of tlparse: the one on PATH, else its wheel's from PyPI, unpacked into the folder."""
-    found = shutil.which("tlparse")
-    if found:
-        return found
+    path = shutil.which("tlparse")
+    if path:
+        return path
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
     if subprocess.run([*pip, f"tlparse=={TLPARSE}"], capture_output=True, check=False).returncode:
         return None
@@ -121,7 +126,7 @@ PARTS = ("metadata", "payloads")
 
 @dataclass(frozen=True)
 class Log:
-    """Hold a replica: what to call it, where it is, what is in it."""
+    """A replica: what to call it, where it is, what is in it."""
 
     name: str
     path: Path
@@ -135,11 +140,11 @@ class Log:
         return self.facts.size_bytes / 1e6 / run.wall_s
 
     def speed(self, runs: Sequence[Measured]) -> str:
-        """Say the median speed."""
+        """Format the median speed."""
         return f"{statistics.median(map(self.mb_per_s, runs)):.1f} MB/s"
 
     def share(self, size_bytes: float) -> str:
-        """Say how much of the log's size that is."""
+        """Format how much of the log's size that is."""
         return f"{size_bytes / self.facts.size_bytes:.3f}"
 
 
@@ -159,7 +164,7 @@ class Bench:
         return self.repeats_large if log.facts.size_bytes > LARGE_BYTES else self.repeats
 
     def knows(self, option: str) -> bool:
-        """Tell whether the importer has an option."""
+        """Return whether the importer has an option."""
         command = [*self.importer, "--help"]
         done = subprocess.run(command, env=self.pinned.environment, capture_output=True, text=True, check=False)
         return option in done.stdout
@@ -172,10 +177,12 @@ class Bench:
         database = self.folder / "import.db"
         done = self.pinned.measure([*self.importer, "--db", str(database), *options, str(log.path)], database)
         connection = sqlite3.connect(database)
-        (found,) = connection.execute("select count(*) from compilations").fetchone()
+        (stored_count,) = connection.execute("select count(*) from compilations").fetchone()
         connection.close()
-        if found != log.facts.metrics:
-            raise SystemExit(f"{log.name}: {found} compilation records were stored; the log has {log.facts.metrics}")
+        if stored_count != log.facts.metrics:
+            raise SystemExit(
+                f"{log.name}: {stored_count} compilation records were stored; the log has {log.facts.metrics}"
+            )
         return done
 
     def parse_log(self, log: Log, *options: str) -> Measured:
@@ -249,10 +256,10 @@ def find_logs(given: Sequence[Path]) -> list[Path]:
 
     Raises: SystemExit if there are none.
     """
-    found = [log for path in given for log in (sorted(path.rglob("*.log")) if path.is_dir() else [path])]
-    if not found:
+    logs = [log for path in given for log in (sorted(path.rglob("*.log")) if path.is_dir() else [path])]
+    if not logs:
         raise SystemExit(f"no trace log (*.log) in {', '.join(map(str, given))}")
-    return found
+    return logs
 
 
 def record_eager(folder: Path) -> list[Path]:
@@ -271,11 +278,11 @@ def replicate(name: str, sources: Sequence[Path], size_mb: int, folder: Path, *,
     """Make a replica in a process of its own: this one stays small."""
     path = folder / "replica.log"
     options = ["--size-mb", str(size_mb), *(["--perturb"] if perturb else [])]
-    said = run_python(
+    facts_text = run_python(
         ["-m", "benchmarks.imports.replicas", *options, str(path), *(str(source.resolve()) for source in sources)],
         clean_environment(),
     )
-    facts: Any = last_json(said)
+    facts: Any = last_json(facts_text)
     return Log(f"{name}, {facts['size_bytes'] / 1e6:.0f} MB", path, ReplicaFacts(**facts))
 
 

@@ -41,7 +41,7 @@ def _record(envelope: dict[str, object], number: int, text: bytes | None = None)
 
 
 def _stack(number: int, depth: int) -> dict[str, object]:
-    frames = [{"line": place + 1, "name": "f", "filename": 0} for place in range(depth)]
+    frames = [{"line": position + 1, "name": "f", "filename": 0} for position in range(depth)]
     return {"dynamo_start": {"stack": [{"line": number, "name": "f", "filename": 0}, *frames[1:]]}}
 
 
@@ -54,7 +54,7 @@ def _span(number: int) -> bytes:
 
 
 def _reasons(number: int) -> bytes:
-    return json.dumps([f"0/0: L['x'] == {number * REASONS + place}" for place in range(REASONS)]).encode()
+    return json.dumps([f"0/0: L['x'] == {number * REASONS + position}" for position in range(REASONS)]).encode()
 
 
 KINDS: dict[str, Callable[[int], bytes]] = {

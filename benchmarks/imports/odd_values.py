@@ -56,12 +56,12 @@ def choose(logs: Iterator[list[Record]]) -> dict[str, tuple[list[Record], int]]:
     """Choose of each kind the record with the most fields."""
     chosen: dict[str, tuple[int, list[Record], int]] = {}
     for records in logs:
-        for place, record in enumerate(records):
+        for position, record in enumerate(records):
             count = len(list(record.places()))
-            wanted = record.name != "str" and not record.name.startswith("artifact:case_")
-            if wanted and count > chosen.get(record.name, (0, [], 0))[0]:
-                chosen[record.name] = (count, records, place)
-    return {name: (records, place) for name, (_count, records, place) in sorted(chosen.items())}
+            is_eligible = record.name != "str" and not record.name.startswith("artifact:case_")
+            if is_eligible and count > chosen.get(record.name, (0, [], 0))[0]:
+                chosen[record.name] = (count, records, position)
+    return {name: (records, position) for name, (_count, records, position) in sorted(chosen.items())}
 
 
 def measure(odd_logs: OddLogs, records: list[Record], target: int, every: int) -> Cost:
@@ -69,38 +69,38 @@ def measure(odd_logs: OddLogs, records: list[Record], target: int, every: int) -
     before, after = (b"".join(record.write() for record in part) for part in surroundings(records, target))
     cost, record = Cost(), records[target]
     _done, whole = odd_logs.load(before, record.write(), after)
-    for number, place in enumerate(record.places()):
+    for number, position in enumerate(record.places()):
         if number % every:
             continue
         cost.field_count += 1
-        marked = record.marked(place)
+        marked = record.marked(position)
         for name, odd in ODD_VALUES.items():
             cost.value_count += 1
             try:
-                _done, kept = odd_logs.load(before, marked.write(odd), after)
+                _done, loaded = odd_logs.load(before, marked.write(odd), after)
             except Exception:  # the command would end with 2, or with a traceback
                 cost.exit_count += 1
                 cost.traceback_count += 1
-                cost.examples.append(f"{place}: {name}: {traceback.format_exc(limit=-1).splitlines()[-1]}")
+                cost.examples.append(f"{position}: {name}: {traceback.format_exc(limit=-1).splitlines()[-1]}")
                 continue
             # The odd record's own place is not among them: one more is lost where others are.
-            lost = {table: len(whole[table]) - len(kept[table]) for table in TABLES}
+            lost = {table: len(whole[table]) - len(loaded[table]) for table in TABLES}
             lost["spans"] -= SPAN_PAIR
             others = max(0, *lost.values())
             if others:
-                cost.examples.append(f"{place}: {name}: {lost}")
+                cost.examples.append(f"{position}: {name}: {lost}")
             cost.most_lost = max(cost.most_lost, 1 + others if others else int(_is_gone(odd_logs, len(before))))
     return cost
 
 
 def _is_gone(odd_logs: OddLogs, offset: int) -> bool:
-    """Say whether the odd record itself is in no table."""
+    """Return whether the odd record itself is in no table."""
     with closing(sqlite3.connect(odd_logs.database)) as connection:
         tables = [table for table in TABLES if table not in ("spans", "compilations")]
         sql = " union all ".join(f"select 1 from {table} where sequence = :offset" for table in tables)
-        found = connection.execute(sql, {"offset": offset}).fetchone()
+        row = connection.execute(sql, {"offset": offset}).fetchone()
         spans = connection.execute("select count(*) from spans").fetchone()[0]
-        return found is None and not spans
+        return row is None and not spans
 
 
 def through_the_command(folder: Path, chosen: dict[str, tuple[list[Record], int]], count: int) -> Cost:
@@ -109,8 +109,8 @@ def through_the_command(folder: Path, chosen: dict[str, tuple[list[Record], int]
     for number in range(count):
         records, target = chosen[rng.choice(sorted(chosen))]
         before, after = (b"".join(record.write() for record in part) for part in surroundings(records, target))
-        place = rng.choice(list(records[target].places()))
-        odd = records[target].marked(place).write(ODD_VALUES[rng.choice(sorted(ODD_VALUES))])
+        position = rng.choice(list(records[target].places()))
+        odd = records[target].marked(position).write(ODD_VALUES[rng.choice(sorted(ODD_VALUES))])
         log = folder / f"{number}.log"
         log.write_bytes(before + odd + after)
         command = [

@@ -46,7 +46,7 @@ _KINDS = {"of_frame": "frame", "of_autograd": "autograd"}
 
 @dataclass(frozen=True)
 class ReplicaFacts:
-    """Say what a replica holds. `copies` counts copies of single sources, `strings` what is written once."""
+    """Contents of a replica. `copies` counts copies of single sources, `strings` what is written once."""
 
     size_bytes: int
     copies: int
@@ -60,7 +60,7 @@ class ReplicaFacts:
 
 @dataclass(frozen=True)
 class _Template:
-    """Hold a text with `%d` where a number changes from copy to copy, and those numbers."""
+    """A text with `%d` where a number changes from copy to copy, and those numbers."""
 
     text: bytes
     slots: tuple[tuple[str, Any], ...]
@@ -68,12 +68,12 @@ class _Template:
     @classmethod
     def of(cls, raw: bytes) -> _Template:
         pieces, slots, end = [], [], 0
-        for found in _SLOTS.finditer(raw):
-            for group, value in sorted(found.groupdict().items(), key=lambda item: found.start(item[0])):
+        for match in _SLOTS.finditer(raw):
+            for group, value in sorted(match.groupdict().items(), key=lambda item: match.start(item[0])):
                 if value is not None:
-                    pieces.append(raw[end : found.start(group)].replace(b"%", b"%%"))
+                    pieces.append(raw[end : match.start(group)].replace(b"%", b"%%"))
                     slots.append((_KINDS.get(group, group), int(value)))
-                    end = found.end(group)
+                    end = match.end(group)
         pieces.append(raw[end:].replace(b"%", b"%%"))
         return cls(b"%d".join(pieces), tuple(slots))
 
@@ -85,7 +85,7 @@ class _Template:
 class _Record:
     level: bytes
     second: int
-    place: bytes  # microseconds, process, file and line: what stands between second and JSON
+    location: bytes  # microseconds, process, file and line: what stands between second and JSON
     header: _Template
     payload: _Template | bytes | None  # bytes: as they stand in the log, for what never changes
     digest: bytes  # the source's; empty without a payload
@@ -124,16 +124,16 @@ def make_replica(sources: list[Path], size_bytes: int, out: Path, *, perturb: bo
                 "s": epoch_later,
                 "us": epoch_later * 1_000_000,
                 "ns": epoch_later * 1_000_000_000,
-                "string": sum(one.highest.get("string", -1) + 1 for one in parsed[:number]),
+                "string": sum(source_log.highest.get("string", -1) + 1 for source_log in parsed[:number]),
                 "copy": copies,
                 "nothing": b"",
             }
             first = copies < len(parsed)
-            kept = [record for record in source.records if first or not record.once]
-            written += _write(file, kept, later, shifts)
-            records += len(kept)
-            strings += sum(record.once for record in kept)
-            payload_bytes += sum(record.payload_bytes for record in kept)
+            copied = [record for record in source.records if first or not record.once]
+            written += _write(file, copied, later, shifts)
+            records += len(copied)
+            strings += sum(record.once for record in copied)
+            payload_bytes += sum(record.payload_bytes for record in copied)
             metrics += source.metrics
             copies += 1
             cursor += source.last_second - source.first_second + 1
@@ -152,8 +152,8 @@ def _write(file: BinaryIO, records: list[_Record], later_s: int, shifts: dict[st
             raw = payload.render(shifts)
             header = header.replace(record.digest, hashlib.md5(raw, usedforsecurity=False).hexdigest().encode())
             payload = _wire(raw)
-        chunks += (record.level, _stamp(record.second + later_s), record.place, header, b"\n", payload or b"")
-        size += len(record.place) + len(header) + len(payload or b"") + 15
+        chunks += (record.level, _stamp(record.second + later_s), record.location, header, b"\n", payload or b"")
+        size += len(record.location) + len(header) + len(payload or b"") + 15
         if size > _FLUSH_BYTES:
             written += file.write(b"".join(chunks))
             size, chunks = 0, []
@@ -175,51 +175,55 @@ def _open(path: Path) -> BinaryIO:
 
 def _first_pid(sources: list[Path]) -> bytes:
     with _open(sources[0]) as file:
-        found = _LINE.match(next(iter(file), b"").rstrip(b"\n"))
-    if found is None:
+        match = _LINE.match(next(iter(file), b"").rstrip(b"\n"))
+    if match is None:
         raise SystemExit(f"{sources[0]} does not begin with a record of a trace log")
-    return found["pid"]
+    return match["pid"]
 
 
 def _pairs(path: Path) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
     """Split a log into its records' lines and payloads."""
-    found, lines = None, []
+    match, lines = None, []
     with _open(path) as file:
         for number, line in enumerate(file, 1):
             if line[:1] == b"\t":
                 lines.append(line[1:].rstrip(b"\n"))
                 continue
-            if found is not None:
-                yield found, b"\n".join(lines) if lines else None
-            found, lines = _LINE.match(line.rstrip(b"\n")), []
-            if found is None:
+            if match is not None:
+                yield match, b"\n".join(lines) if lines else None
+            match, lines = _LINE.match(line.rstrip(b"\n")), []
+            if match is None:
                 raise SystemExit(f"{path}:{number} is no record; replicate whole logs only")
-    if found is not None:
-        yield found, b"\n".join(lines) if lines else None
+    if match is not None:
+        yield match, b"\n".join(lines) if lines else None
 
 
 def _read_source(path: Path, pid: bytes, perturb: bool, *, tells_version: bool) -> _Source:
     records, highest, zone, metrics = [], dict[str, int](), None, 0
-    for found, raw in _pairs(path):
-        body = _RANK.sub(b"", found["body"])  # one process of one rank: tlparse passes over the others
+    for match, raw in _pairs(path):
+        body = _RANK.sub(b"", match["body"])  # one process of one rank: tlparse passes over the others
         digest = b"" if raw is None else hashlib.md5(raw, usedforsecurity=False).hexdigest().encode()
         if digest not in body:
             raise SystemExit(f"{path}: a payload does not match its md5; replicate whole logs only")
         name = body[2 : body.index(b'"', 2)]
         header = _string_header(body) if name == b"str" else _Template.of(body)
         payload = _payload(raw, perturb)
-        second = calendar.timegm((_YEAR, *(int(found[one]) for one in ("month", "day", "hour", "minute", "second"))))
+        second = calendar.timegm(
+            (_YEAR, *(int(match[name_part]) for name_part in ("month", "day", "hour", "minute", "second")))
+        )
         for kind, value in (*header.slots, *(payload.slots if isinstance(payload, _Template) else ())):
             if kind in ("frame", "autograd", "string"):
                 highest[kind] = max(highest.get(kind, 0), value)
             if zone is None and kind == "us":
                 zone = round((value // 1_000_000 - second) / _QUARTER_S) * _QUARTER_S
-        place = b"%s %s %s" % (found["micro"], pid, found["place"])
+        location = b"%s %s %s" % (match["micro"], pid, match["place"])
         version = body.startswith(b'{"artifact": {"name": "torch_version"')
         if version and not tells_version:
             continue
         records.append(
-            _Record(found["level"], second, place, header, payload, digest, len(raw or b""), version or name == b"str")
+            _Record(
+                match["level"], second, location, header, payload, digest, len(raw or b""), version or name == b"str"
+            )
         )
         metrics += name.endswith((b"compilation_metrics", b"compilation_metrics_runtime"))
     if not records:

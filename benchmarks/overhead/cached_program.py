@@ -63,11 +63,11 @@ def main(argv: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     calls = make_calls(arguments.models)
     compile_all(calls)  # what only the first compile of a process pays; and, in an empty cache, what fills it
-    found = [compile_all(calls) for _ in range(arguments.repetitions)]
+    timings = [compile_all(calls) for _ in range(arguments.repetitions)]
     hits = torch._dynamo.utils.counters["aot_autograd"]
     if hits["autograd_cache_miss"] and arguments.repetitions:
         print(f"{hits['autograd_cache_miss']} models were not in the cache yet", file=sys.stderr)
-    print(json.dumps(found))
+    print(json.dumps(timings))
     return 0
 
 

@@ -49,15 +49,15 @@ CALM = {
 
 def measure_in_process(backend: str, pairs: int, processes: int, folder: Path) -> list[Row]:
     """Measure hooks against no hooks, alternating within each of a few processes."""
-    found: list[list[list[float]]] = []
+    timings: list[list[list[float]]] = []
     for number in range(processes):
         share = pairs // processes + (number < pairs % processes)
         command = ["-m", PROGRAM, "--backend", backend, "--pairs", str(share), "--seed", str(number)]
         if share:
-            found += last_json(run_python([*command, "--folder", str(folder)], clean_environment(**CALM)))  # type: ignore[operator]
+            timings += last_json(run_python([*command, "--folder", str(folder)], clean_environment(**CALM)))  # type: ignore[operator]
     rows = []
     for clock, label, reach in ((WALL, "", "≤ 1.02, top ≤ 1.03"), (CPU, ", CPU time", "")):
-        timed = [(ours[clock], reference[clock]) for ours, reference in found]
+        timed = [(ours[clock], reference[clock]) for ours, reference in timings]
         rows.append(make_row(f"{backend}: observed{label}, {len(timed)} pairs", timed, reach))
     return rows
 
@@ -66,21 +66,21 @@ def measure_processes(
     what: str, command: list[str], pairs: int, start: Start, more: dict[str, str], reach: str
 ) -> list[Row]:
     """Measure a program started by `start` against the same started plainly."""
-    found = interleave(
+    timings = interleave(
         pairs,
         lambda: _medians_of(start(command, more)),
         lambda: _medians_of(run_python(command, clean_environment(**CALM, **more))),
     )
     rows = []
     for clock, label, limit in ((WALL, "", reach), (CPU, ", CPU time", "")):
-        timed = [(ours[clock], reference[clock]) for ours, reference in found]
+        timed = [(ours[clock], reference[clock]) for ours, reference in timings]
         rows.append(make_row(f"{what}{label}, {pairs} pairs of processes", timed, limit))
     return rows
 
 
 def _medians_of(output: str) -> tuple[float, float]:
-    found: list[list[float]] = last_json(output)  # type: ignore[assignment]
-    return statistics.median(times[WALL] for times in found), statistics.median(times[CPU] for times in found)
+    timings: list[list[float]] = last_json(output)  # type: ignore[assignment]
+    return statistics.median(times[WALL] for times in timings), statistics.median(times[CPU] for times in timings)
 
 
 def measure_cached(pairs: int, repetitions: int, folder: Path, chosen: list[tuple[str, Start, str]]) -> list[Row]:

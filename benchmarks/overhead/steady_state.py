@@ -26,7 +26,7 @@ FRAME_CALLS = 100_000
 
 
 class SteadyState:
-    """Hold a function compiled while observed and not, and call each in batches of about 50 ms."""
+    """A function compiled while observed and not; each is called in batches of about 50 ms."""
 
     def __init__(self, backend: str, folder: Path) -> None:
         self.folder = folder

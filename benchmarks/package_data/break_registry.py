@@ -25,7 +25,7 @@ def find_registry() -> Path:
 
 
 def compact(registry: dict[str, list[dict[str, Any]]], torch_version: str) -> dict[str, Any]:
-    """Keep the newest wording of each id; a hint is written once and pointed to."""
+    """Return the newest wording of each id; a hint is written once and pointed to."""
     hints: dict[str, int] = {}
     breaks = []
     older: dict[str, list[str]] = {}

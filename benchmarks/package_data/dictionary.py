@@ -57,9 +57,9 @@ def make_general(body: str) -> str:
     return body
 
 
-def _general_file(found: re.Match[str]) -> str:
-    """Keep a library's file, under the usual folder; give the user's own files one name."""
-    path = found.group()
+def _general_file(match: re.Match[str]) -> str:
+    """Return a library's file under the usual folder; the user's own files get one name."""
+    path = match.group()
     library = _LIBRARY.match(path)
     if library is None:
         return "/home/user/project/model.py" if path.startswith("/") else "model.py"
@@ -80,7 +80,7 @@ def count_grams(samples: dict[str, list[str]]) -> Counter[bytes]:
 
 def grams_of(text: bytes) -> list[bytes]:
     """List the 8-byte strings of a text, one for each place."""
-    return [text[place : place + GRAM] for place in range(len(text) - GRAM + 1)]
+    return [text[position : position + GRAM] for position in range(len(text) - GRAM + 1)]
 
 
 def choose_segments(corpus: bytes, counts: Counter[bytes], length: int) -> bytes:
@@ -91,18 +91,18 @@ def choose_segments(corpus: bytes, counts: Counter[bytes], length: int) -> bytes
     chosen: list[tuple[int, bytes]] = []
     size = 0
     while size < SIZE_BYTES:
-        found = 0
+        chosen_count = 0
         for start in range(0, len(corpus) - length, width):
             score, segment = _best_segment(corpus[start : start + width], counts, length)
             if not score or size >= SIZE_BYTES:
                 continue
-            found += 1
+            chosen_count += 1
             segment = segment[: SIZE_BYTES - size]
             chosen.append((score, segment))
             size += len(segment)
             for gram in grams_of(segment):
                 counts[gram] = 0
-        if not found:
+        if not chosen_count:
             break
     return b"".join(segment for _, segment in sorted(chosen, key=lambda pair: pair[0]))
 
@@ -113,18 +113,18 @@ def _best_segment(stretch: bytes, counts: Counter[bytes], length: int) -> tuple[
     inside: Counter[bytes] = Counter()
     window = length - GRAM + 1
     score = best = best_at = 0
-    for place, gram in enumerate(grams):
+    for position, gram in enumerate(grams):
         if not inside[gram]:
             score += counts[gram]
         inside[gram] += 1
-        if place >= window:
-            left = grams[place - window]
+        if position >= window:
+            left = grams[position - window]
             inside[left] -= 1
             if not inside[left]:
                 score -= counts[left]
         if score > best:
-            best, best_at = score, max(0, place - window + 1)
-    worthy = [place for place in range(best_at, min(best_at + window, len(grams))) if counts[grams[place]] > 1]
+            best, best_at = score, max(0, position - window + 1)
+    worthy = [position for position in range(best_at, min(best_at + window, len(grams))) if counts[grams[position]] > 1]
     if not worthy:
         return 0, b""
     return best, stretch[worthy[0] : worthy[-1] + GRAM]
@@ -157,7 +157,7 @@ def held_out(samples: dict[str, list[str]]) -> tuple[int, int]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Tell what a new dictionary would give, and write it if asked to."""
+    """Print what a new dictionary would save, and write it if asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.package_data.dictionary", description=__doc__)
     parser.add_argument("sources", nargs="*", type=Path, metavar="SOURCE")
     parser.add_argument("--write", action="store_true", help=f"write {TARGET.relative_to(ROOT)}")

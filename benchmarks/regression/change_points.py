@@ -35,11 +35,11 @@ MANY = 5_000
 
 @dataclass(frozen=True)
 class Kind:
-    """Hold a kind of series: how to make one, where its step is (none: it is flat), and what to reach."""
+    """A kind of series: how to make one, where its step is (none: it is flat), and what to reach."""
 
     what: str
     make: Callable[[Rng], Floats]
-    place: int | None = None
+    position: int | None = None
     reach: str = ""
 
 
@@ -62,19 +62,19 @@ def remembering(share: float, count: int) -> Kind:
 
     def make(rng: Rng) -> Floats:
         noise = rng.standard_normal(count + 50)
-        for place in range(1, len(noise)):
-            noise[place] += share * noise[place - 1]
+        for position in range(1, len(noise)):
+            noise[position] += share * noise[position - 1]
         return 1 + 0.03 * noise[50:] * np.sqrt(1 - share**2)
 
     return Kind(f"flat, 3 % noise that repeats {share:.0%} of the last, {count} points", make)
 
 
-def spiked(place: int | None) -> Callable[[Rng], Floats]:
+def spiked(position: int | None) -> Callable[[Rng], Floats]:
     """Return a maker of flat series with one point 50 % off."""
 
     def make(rng: Rng) -> Floats:
         values = 1 + 0.01 * rng.standard_normal(40)
-        values[int(rng.integers(40)) if place is None else place] = 1.5
+        values[int(rng.integers(40)) if position is None else position] = 1.5
         return values
 
     return make
@@ -155,15 +155,17 @@ def measure(kinds: Sequence[Kind], asv: Callable[[Floats], list[int]], count: in
         rng = np.random.default_rng(seed)
         few = min(count, 30) if len(kind.make(rng)) > 1_000 else count  # asv takes a second for so long a series
         series = [kind.make(rng) for _ in range(few)]
-        cells = [_share(series, ours, kind.place), _share(series, asv, kind.place)]
+        cells = [_share(series, ours, kind.position), _share(series, asv, kind.position)]
         cells.append(sum(map(hud, series)) / len(series))
         rows.append(Row(kind.what, *(f"{share:.1%}" for share in cells), kind.reach))
     return rows
 
 
-def _share(series: Sequence[Floats], find: Callable[[Floats], list[int]], place: int | None) -> float:
+def _share(series: Sequence[Floats], find: Callable[[Floats], list[int]], wanted_position: int | None) -> float:
     hits = [find(values) for values in series]
-    return sum(any(place is None or abs(position - place) <= 1 for position in found) for found in hits) / len(series)
+    return sum(
+        any(wanted_position is None or abs(position - wanted_position) <= 1 for position in hit) for hit in hits
+    ) / len(series)
 
 
 def measure_changes(asv: Callable[[Floats], list[int]], count: int, seed: int) -> list[Row]:
@@ -172,12 +174,16 @@ def measure_changes(asv: Callable[[Floats], list[int]], count: int, seed: int) -
     rng = np.random.default_rng(seed)
     rows = [_measure_bump(length, asv, count, rng) for length in (3, 10)]
     for noise in (0.005, 0.01):
-        found = [find_changes(noisy(down, noise)(rng)) for _ in range(count)]
-        told = sum(series_changes.drift is not None or bool(series_changes.steps) for series_changes in found)
-        slow = sum(series_changes.drift is not None for series_changes in found)
-        both = sum(series_changes.drift is not None and bool(series_changes.steps) for series_changes in found)
+        changes = [find_changes(noisy(down, noise)(rng)) for _ in range(count)]
+        detected_count = sum(
+            series_changes.drift is not None or bool(series_changes.steps) for series_changes in changes
+        )
+        slow = sum(series_changes.drift is not None for series_changes in changes)
+        both = sum(series_changes.drift is not None and bool(series_changes.steps) for series_changes in changes)
         what = f"ten −1 % steps, 3 points each, {noise:.1%} noise: found (as drift; drift and steps)"
-        rows.append(Row(what, f"{told / count:.1%} ({slow / count:.1%}; {both / count:.1%})", "–", "–", "found"))
+        rows.append(
+            Row(what, f"{detected_count / count:.1%} ({slow / count:.1%}; {both / count:.1%})", "–", "–", "found")
+        )
     stops = [is_stopped(np.flatnonzero(rng.random(36) < 0.9).tolist(), list(range(40))) for _ in range(count)]
     rows.append(
         Row("series that left 4 runs out (of 36, it had 9 in 10)", f"{sum(stops) / count:.1%}", "–", "–", "listed")

@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _row(what: str, measured: list[tuple[float, float, UpdateReport]], reach: str) -> Row:
-    wall, cpu = (statistics.median(times[place] for times in measured) for place in (0, 1))  # type: ignore[misc]
+    wall, cpu = (statistics.median(times[position] for times in measured) for position in (0, 1))  # type: ignore[misc]
     return Row(what, f"{wall:.2f} s", f"{cpu:.2f} s", "", reach)
 
 

@@ -97,12 +97,14 @@ def read_values(database: Path) -> dict[str, list[str]]:
 
 def fill(template: str, values: dict[str, list[str]], number: int) -> str:
     """Fill an address with the database's values number `number`."""
-    return template.format(**{name: quote(found[number % len(found)]) for name, found in values.items() if found})
+    return template.format(
+        **{name: quote(choices[number % len(choices)]) for name, choices in values.items() if choices}
+    )
 
 
 def list_addresses(values: dict[str, list[str]], chosen: str) -> list[tuple[str, str, bool]]:
     """List the addresses that, or whose names, contain `chosen` and that the database has something for."""
-    empty = [f"{{{name}}}" for name, found in values.items() if not found]
+    empty = [f"{{{name}}}" for name, choices in values.items() if not choices]
     return [
         address
         for address in ADDRESSES

@@ -122,7 +122,7 @@ ZOOM = """
 
 @dataclass(frozen=True)
 class Frames:
-    """Hold what a browser measured.
+    """What a browser measured.
 
     Units: milliseconds.
     """
@@ -159,12 +159,12 @@ def stamp_rank(source: Path, out: Path, rank: int) -> None:
     line = re.compile(rb"^[VDIWEC](\d{4} [\d:.]+) +(\d+)( [^\]]*\] \{.*)\}$")
     with source.open("rb") as reading, out.open("wb") as writing:
         for raw in reading:
-            found = None if raw.startswith(b"\t") else line.match(raw.rstrip(b"\n"))
-            if found is None:
+            match = None if raw.startswith(b"\t") else line.match(raw.rstrip(b"\n"))
+            if match is None:
                 writing.write(raw)
             else:
                 told = b"" if b'{"str": [' in raw else b', "rank": %d' % rank
-                writing.write(b"V%s %d%s%s}\n" % (found[1], int(found[2]) + rank, found[3], told))
+                writing.write(b"V%s %d%s%s}\n" % (match[1], int(match[2]) + rank, match[3], told))
 
 
 def read_values(database: Path) -> tuple[dict[str, list[str]], str]:
@@ -182,7 +182,7 @@ def read_values(database: Path) -> tuple[dict[str, list[str]], str]:
         from runs as r where r.id = ({_LARGEST})
         """
         sizes = connection.execute(sql).fetchone()
-    if missing := sorted(name for name, found in values.items() if not found):
+    if missing := sorted(name for name, choices in values.items() if not choices):
         raise SystemExit(f"{database} has nothing for {', '.join(missing)}; give logs that have it, or none")
     compiles, spans, artifacts = (number or 0 for number in sizes)
     return values, f"{compiles:,} compiles, {spans:,} spans, {artifacts:,} artifacts"
@@ -202,7 +202,7 @@ def time_page(url: str, what: str, template: str, values: dict[str, list[str]], 
 
 
 def watch_timeline(url: str, run_id: str, profiles: int) -> Frames | None:
-    """Draw and zoom the timeline in fresh browsers; None where there is none to do it with."""
+    """Open and zoom the timeline in fresh browsers; None where there is none to do it with."""
     chromium = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright

@@ -20,7 +20,7 @@ STARTED_WITHIN_S = 30.0
 
 @dataclass(frozen=True)
 class Answer:
-    """Hold an answer's status, how long the whole of it took, and its size as sent."""
+    """An answer's status, how long the whole of it took, and its size as sent."""
 
     status: int
     seconds: float

@@ -24,7 +24,7 @@ HEADINGS = ("what", "measured", "", "", "")
 
 @dataclass(frozen=True)
 class Copy:
-    """Hold what writing one copy took."""
+    """The cost of writing one copy."""
 
     wall_s: float
     cpu_s: float
@@ -74,7 +74,7 @@ def write_copy(database: Path, folder: Path, options: list[str]) -> Copy:
 
 
 def list_rows(copy: Copy) -> list[Row]:
-    """Say what was measured, line by line."""
+    """Return what was measured, line by line."""
     count = len(copy.pages)
     return [
         Row("wall time", f"{copy.wall_s:.0f} s, {count / copy.wall_s:.0f} pages/s"),

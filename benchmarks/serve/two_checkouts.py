@@ -69,7 +69,7 @@ def serving(checkout: Path, folder: Path, database: Path) -> Iterator[str]:
     process = start(checkout, folder, ("-m", "app", "serve", "--db", str(copy), "--port", "0"))
     assert process.stdout is not None
     try:
-        yield next(found[0] for line in process.stdout if (found := re.search(r"http://[\d.:]+", line)))
+        yield next(match[0] for line in process.stdout if (match := re.search(r"http://[\d.:]+", line)))
     finally:
         process.terminate()
         process.communicate()

@@ -36,7 +36,7 @@ EPOCH_US = 1_000_000_000_000_000  # a microsecond count above it is a moment, no
 
 @dataclass(frozen=True)
 class Recording:
-    """Hold one recorded process's events, in their order."""
+    """One recorded process's events, in their order."""
 
     name: str
     events: list[Event]
@@ -51,18 +51,18 @@ def find_sources(given: Iterable[Path]) -> list[Path]:
 
     Raises: SystemExit if there are none.
     """
-    found: list[Path] = []
+    sources: list[Path] = []
     for path in list(given) or [DATA]:
-        found += (
+        sources += (
             sorted(p for p in path.rglob("*") if p.name.removesuffix(".xz").endswith(SUFFIXES))
             if path.is_dir()
             else [path]
         )
-    if not found:
+    if not sources:
         raise SystemExit(
             f"no recorded log (*.log, *.log.xz) or spool (*.jsonl) in {', '.join(map(str, given)) or DATA}"
         )
-    return found
+    return sources
 
 
 def read_recordings(sources: Iterable[Path]) -> list[Recording]:
@@ -109,7 +109,7 @@ def _captured(source: Path) -> Iterable[Captured]:
 
 
 class Renamer:
-    """Give events of one recorded process another process, time and project."""
+    """Gives events of one recorded process another process, time and project."""
 
     def __init__(self, process_id: str, folder: str, epoch: int) -> None:
         self.process_id = process_id

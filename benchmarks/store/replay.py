@@ -52,7 +52,7 @@ ULID = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 @dataclass(frozen=True)
 class Project:
-    """Hold what the runs of one suite and name have in common."""
+    """What the runs of one suite and name have in common."""
 
     suite: str | None
     name: str
@@ -64,7 +64,7 @@ class Project:
 
 @dataclass
 class RunPlan:
-    """Hold one run before its events are made."""
+    """One run before its events are made."""
 
     number: int
     run_id: str
@@ -267,7 +267,7 @@ class Replayer:
         )
 
     def _choose(self, project: Project) -> Recording:
-        """Draw one of the project's recordings, and a breaking one while there are too few breaks."""
+        """Choose one of the project's recordings, and a breaking one while there are too few breaks."""
         progress = self.progress
         if progress.breaks < self.wanted_ratio * progress.compilations:
             return self.rng.choice(self.breaking)
@@ -300,7 +300,7 @@ def replay(connection: sqlite3.Connection, path: str, arguments: argparse.Namesp
 
 
 def show_progress(number: int, runs: int, progress: Progress) -> None:
-    """Say on a terminal how far the replay is."""
+    """Print on a terminal how far the replay is."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{number + 1}/{runs} runs, {progress.compilations} compilations, {progress.breaks} breaks ")
         sys.stderr.flush()

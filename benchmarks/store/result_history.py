@@ -43,7 +43,7 @@ COMMITS_A_DAY = 37  # of pytorch/pytorch
 
 @dataclass
 class Model:
-    """Hold what a model's numbers are drawn around."""
+    """The centres of a model's numbers."""
 
     name: str
     speedup: float
@@ -110,8 +110,8 @@ def make_run(day: int, days: int, started_us: int, models: list[Model], chance: 
     started: dict[str, Any] = {"run_id": run_id, "name": "nightly", "suite": SUITE, "source": "bench", "git": git}
     yield RunStarted(bench, 0, started_us, gpus=[gpu], host={"name": "gpu-01"}, **started)
     yield make_commits(bench, run_id, day, started_us)
-    place = int(age * len(TORCHES))
-    versions = {"torch_version": TORCHES[place], "triton_version": TRITONS[place]}
+    position = int(age * len(TORCHES))
+    versions = {"torch_version": TORCHES[position], "triton_version": TRITONS[position]}
     yield ProcessStarted(f"{bench}/1", 0, started_us, run_id=run_id, pid=1, **versions)
     sequence = 0
     for model in models:

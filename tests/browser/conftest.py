@@ -87,13 +87,13 @@ def open_tab(browser: Browser) -> Iterator[Callable[..., Page]]:
     That is an error or a warning (a CSP violation is one), an exception, a request that failed or that left this
     machine. `allow` is a pattern of what this test expects.
     """
-    said: list[str] = []
+    lines: list[str] = []
     contexts = []
 
     def open_one(width: int = 1280, *, allow: str = "", **options: Any) -> Page:
         def note(kind: str, text: str) -> None:
             if not (allow and re.search(allow, text)):
-                said.append(f"{kind}: {text}")
+                lines.append(f"{kind}: {text}")
 
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         context.set_default_timeout(15_000)
@@ -118,7 +118,7 @@ def open_tab(browser: Browser) -> Iterator[Callable[..., Page]]:
     yield open_one
     for context in contexts:
         context.close()
-    assert said == []
+    assert lines == []
 
 
 @pytest.fixture
@@ -131,5 +131,5 @@ def _is_ours(url: str) -> bool:
 
 
 def _is_left(failure: str | None) -> bool:
-    """Say whether a request only ended because the page was left for another."""
+    """Return whether a request only ended because the page was left for another."""
     return failure is not None and "ERR_ABORTED" in failure

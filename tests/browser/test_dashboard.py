@@ -32,15 +32,15 @@ def _names(tab: Page) -> list[str]:
 
 def _detail_pages(tab: Page, address: str) -> list[str]:
     """List an address of each kind of page, those behind the lists as well."""
-    found = [*PAGES, f"/runs/{RUN}/delete"]
+    addresses = [*PAGES, f"/runs/{RUN}/delete"]
     for page, link in (
         ("/graph_breaks", "a[href^='/graph_breaks/']"),
         ("/recompiles", "a[href^='/recompiles/']"),
         (f"/runs/{RUN}?tab=compiles", "a[href*='/compiles/']"),
     ):
         tab.goto(f"{address}{page}")
-        found.append(tab.locator(link).first.get_attribute("href") or "")
-    return found
+        addresses.append(tab.locator(link).first.get_attribute("href") or "")
+    return addresses
 
 
 def test_navigation_reaches_every_page_and_says_where_it_is(tab: Page, address: str) -> None:

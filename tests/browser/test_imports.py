@@ -64,12 +64,12 @@ def test_dropped_logs_become_a_run_and_a_screen_reader_hears_it(tab: Page, base:
 def test_what_is_no_log_or_too_large_is_said_in_words(tab: Page, base: str) -> None:
     tab.goto(f"{base}/imports")
     tab.evaluate(DROP, [[["notes.txt", base64.b64encode(b"hello").decode()]], "body"])
-    said = tab.locator(".import__said")
-    said.filter(has_text="there is no record of torch's trace in it").wait_for()
+    messages = tab.locator(".import__said")
+    messages.filter(has_text="there is no record of torch's trace in it").wait_for()
     big = {"name": "big.log", "mimeType": "text/plain", "buffer": b"x" * (5 << 20)}
     tab.locator("input[name=files]").first.set_input_files(big)
     tab.get_by_role("button", name="Import").click()
-    said.filter(has_text="this server takes 4 MiB at once").wait_for()
+    messages.filter(has_text="this server takes 4 MiB at once").wait_for()
     assert tab.get_by_role("progressbar").count() == 0
 
 

@@ -38,10 +38,10 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def focus(page: Page, name: str, role: str = "link") -> None:
     """Press Tab until something has the focus."""
-    wanted = page.get_by_role(role, name=name, exact=True).first  # type: ignore[arg-type]
-    wanted.wait_for()
+    element = page.get_by_role(role, name=name, exact=True).first  # type: ignore[arg-type]
+    element.wait_for()
     for _ in range(80):
-        if wanted.evaluate("it => it === document.activeElement"):
+        if element.evaluate("it => it === document.activeElement"):
             return
         page.keyboard.press("Tab")
     raise AssertionError(f"Tab does not reach the {role} {name}")
@@ -66,8 +66,8 @@ def test_a_finding_is_opened_and_acknowledged_by_keyboard(
     tab.keyboard.press("Tab")
     tab.keyboard.press("Enter")
     tab.wait_for_url(re.compile("/findings/fails#said"))
-    said = tab.locator("#said").inner_text()
-    assert re.search(r"Ada Lovelace acknowledged it 20\d\d-\d\d-\d\d \d\d:\d\d\s+the new fusion", said)
+    text = tab.locator("#said").inner_text()
+    assert re.search(r"Ada Lovelace acknowledged it 20\d\d-\d\d-\d\d \d\d:\d\d\s+the new fusion", text)
     assert tab.locator(".head__badges").inner_text().split() == ["worse", "confirmed", "acknowledged"]
     expect_count(tab.get_by_role("button", name="Acknowledge"), 0)
     tab.goto(f"{board}/findings?handling=acknowledged")

@@ -21,7 +21,7 @@ Open = Callable[..., Any]
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: a request is what the tests look at."""
+        """Print nothing: the tests read the requests."""
 
 
 @pytest.fixture(scope="module")

@@ -64,9 +64,9 @@ def test_what_is_chosen_is_in_the_address(tab: Page, suite: str) -> None:
     tab.wait_for_url(re.compile("definition=runner"))
     tab.get_by_label("Compare with").select_option(RUNS[0])
     tab.wait_for_url(re.compile(f"baseline={RUNS[0]}"))
-    said = tab.locator("#headline").inner_text()
-    assert "by runner.py" in said
-    assert "another environment" in said.lower()
+    text = tab.locator("#headline").inner_text()
+    assert "by runner.py" in text
+    assert "another environment" in text.lower()
 
 
 def test_charts_zoom_and_move_together_by_keyboard(tab: Page, suite: str) -> None:

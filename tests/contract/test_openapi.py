@@ -105,7 +105,7 @@ def name_parameters(operation) -> list[str]:
 
 
 def needed(operation, reader: sqlite3.Connection) -> dict[str, str]:
-    """Give the parameters without which an address has no answer."""
+    """Return the parameters without which an address has no answer."""
     if operation.path == "/check":
         return {"run": BENCHED[1], "baseline": "main"}
     if "/guards/" in operation.path:
@@ -197,13 +197,13 @@ SECTIONS = re.findall(
 
 
 def test_docs_have_every_address_in_order_with_its_parameters() -> None:
-    documented = [(re.sub(r"<[\w:]+>", "<>", address), said) for address, said, _curl, _answer in SECTIONS]
+    documented = [(re.sub(r"<[\w:]+>", "<>", address), sentence) for address, sentence, _curl, _answer in SECTIONS]
     assert [address for address, _said in documented] == [
         re.sub(r"<[\w:]+>", "<>", f"/api/v1{operation.path}") for operation in READS
     ]
-    for operation, (_address, said) in zip(READS, documented):
+    for operation, (_address, sentence) in zip(READS, documented):
         names = [f"`{name}`" for name in name_parameters(operation)]
-        assert " ".join(said.split()).endswith(f"Parameters: {', '.join(names) or 'none'}."), operation.path
+        assert " ".join(sentence.split()).endswith(f"Parameters: {', '.join(names) or 'none'}."), operation.path
 
 
 @pytest.mark.parametrize(

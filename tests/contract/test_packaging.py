@@ -11,12 +11,12 @@ SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setup
 
 
 def test_every_package_of_the_tree_is_in_the_distribution():
-    found = {
+    packages = {
         ".".join(("compileboard", *path.parent.relative_to(ROOT).parts))
         for top in ("app", "collectors")
         for path in (ROOT / top).rglob("__init__.py")
     }
-    assert found - set(SETUPTOOLS["packages"]) == set()
+    assert packages - set(SETUPTOOLS["packages"]) == set()
 
 
 def test_images_are_built_from_all_that_is_installed():

@@ -32,72 +32,84 @@ THEIRS = {
 }
 
 
-def same(place: Workplace, *command: Any, **rest: Any) -> Any:
-    plain = place.plain(*command, **rest)
+def same(workplace: Workplace, *command: Any, **rest: Any) -> Any:
+    plain = workplace.plain(*command, **rest)
     # -I: the environment under test is the program's; our own interpreter stays out of it.
-    ours = [sys.executable, "-I", "-c", MAIN, "run", "--quiet", "--db", place.database, "--"]
-    done = place.plain(*ours, *program(command), **rest)
+    ours = [sys.executable, "-I", "-c", MAIN, "run", "--quiet", "--db", workplace.database, "--"]
+    done = workplace.plain(*ours, *program(command), **rest)
     assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
     return plain
 
 
 @pytest.mark.parametrize("theirs", THEIRS)
-def test_a_sitecustomize_of_their_own_runs_as_without_us(place: Workplace, theirs: str) -> None:
+def test_a_sitecustomize_of_their_own_runs_as_without_us(workplace: Workplace, theirs: str) -> None:
     text = THEIRS[theirs]
     if text is not None:
-        place.write(text, "own/sitecustomize.py")
-    path = os.pathsep.join([str(place.folder / "own"), str(ROOT)])
-    plain = same(place, place.write(LOOK), env={"PYTHONPATH": path})
+        workplace.write(text, "own/sitecustomize.py")
+    path = os.pathsep.join([str(workplace.folder / "own"), str(ROOT)])
+    plain = same(workplace, workplace.write(LOOK), env={"PYTHONPATH": path})
     assert ("hello from theirs" in plain.stdout) == (theirs == "works")
     assert ("broken theirs" in plain.stderr) == (theirs == "raises")
 
 
-def test_their_own_pythonpath_is_kept_in_its_order(place: Workplace) -> None:
-    place.write("print('their module')", "own/mine.py")
-    path = os.pathsep.join([str(place.folder / "own"), str(ROOT), "relative"])
+def test_their_own_pythonpath_is_kept_in_its_order(workplace: Workplace) -> None:
+    workplace.write("print('their module')", "own/mine.py")
+    path = os.pathsep.join([str(workplace.folder / "own"), str(ROOT), "relative"])
     text = "import sys, mine; print(sys.path[1:])"
-    assert "their module" in same(place, sys.executable, "-c", text, env={"PYTHONPATH": path}).stdout
+    assert "their module" in same(workplace, sys.executable, "-c", text, env={"PYTHONPATH": path}).stdout
 
 
-def test_their_modules_may_be_called_as_ours(place: Workplace) -> None:
-    place.write("print('their collectors')", "collectors.py")
-    place.write("print('their app')", "app.py")
-    path = place.write("import app, collectors\nprint(collectors.__file__)\n")
-    command = [sys.executable, "-P", "-m", "compileboard.collectors", "run", "--quiet", "--db", place.database, "--"]
-    done = place.plain(*command, sys.executable, path)
-    assert done.stdout == f"their app\ntheir collectors\n{place.folder / 'collectors.py'}\n"
+def test_their_modules_may_be_called_as_ours(workplace: Workplace) -> None:
+    workplace.write("print('their collectors')", "collectors.py")
+    workplace.write("print('their app')", "app.py")
+    path = workplace.write("import app, collectors\nprint(collectors.__file__)\n")
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "compileboard.collectors",
+        "run",
+        "--quiet",
+        "--db",
+        workplace.database,
+        "--",
+    ]
+    done = workplace.plain(*command, sys.executable, path)
+    assert done.stdout == f"their app\ntheir collectors\n{workplace.folder / 'collectors.py'}\n"
 
 
 @pytest.mark.parametrize("switch", ["-I", "-S", "-E"])
-def test_a_switch_that_keeps_us_out_is_said_and_changes_nothing(place: Workplace, switch: str) -> None:
+def test_a_switch_that_keeps_us_out_is_said_and_changes_nothing(workplace: Workplace, switch: str) -> None:
     # With -S Python reads PYTHONPATH and runs nothing that could take our folder out of it again.
     text = "import sys; print(sys.flags, [entry for entry in sys.path if not entry.endswith('observe/inject')])"
-    plain = place.plain(sys.executable, switch, "-c", text)
-    done = place.run(sys.executable, switch, "-c", text)
+    plain = workplace.plain(sys.executable, switch, "-c", text)
+    done = workplace.run(sys.executable, switch, "-c", text)
     assert (done.returncode, done.stdout) == (0, plain.stdout)
     assert f"python {switch} ignores PYTHONPATH or sitecustomize" in done.stderr
 
 
-def test_a_torch_that_cannot_be_imported_fails_with_its_own_error(place: Workplace) -> None:
-    place.write("", "fake/torch/__init__.py")
-    place.write("raise RuntimeError('a broken build')", "fake/torch/_dynamo/__init__.py")
+def test_a_torch_that_cannot_be_imported_fails_with_its_own_error(workplace: Workplace) -> None:
+    workplace.write("", "fake/torch/__init__.py")
+    workplace.write("raise RuntimeError('a broken build')", "fake/torch/_dynamo/__init__.py")
     text = "import torch\ntry:\n    import torch._dynamo\nexcept RuntimeError as error:\n    print(error)\n"
-    done = same(place, place.write(text), env={"PYTHONPATH": str(place.folder / "fake") + os.pathsep + str(ROOT)})
+    done = same(
+        workplace, workplace.write(text), env={"PYTHONPATH": str(workplace.folder / "fake") + os.pathsep + str(ROOT)}
+    )
     assert done.stdout == "a broken build\n"
 
 
-def test_a_torch_without_our_names_is_left_alone(place: Workplace) -> None:
-    place.write("__version__ = '9.9'", "fake/torch/__init__.py")
-    place.write("print('loaded')", "fake/torch/_dynamo/__init__.py")
+def test_a_torch_without_our_names_is_left_alone(workplace: Workplace) -> None:
+    workplace.write("__version__ = '9.9'", "fake/torch/__init__.py")
+    workplace.write("print('loaded')", "fake/torch/_dynamo/__init__.py")
     look = "import torch._dynamo as d; print(type(d.__spec__.loader).__name__, type(d.__loader__).__name__)"
-    env = {"PYTHONPATH": str(place.folder / "fake") + os.pathsep + str(ROOT)}
-    assert same(place, sys.executable, "-c", look, env=env).stdout == "loaded\nSourceFileLoader SourceFileLoader\n"
+    env = {"PYTHONPATH": str(workplace.folder / "fake") + os.pathsep + str(ROOT)}
+    assert same(workplace, sys.executable, "-c", look, env=env).stdout == "loaded\nSourceFileLoader SourceFileLoader\n"
 
 
-def test_a_spool_that_cannot_be_written_is_no_matter_of_the_program(place: Workplace) -> None:
-    place.write("__version__ = '9.9'", "fake/torch/__init__.py")
-    place.write("", "fake/torch/_dynamo/__init__.py")
-    env = {"PYTHONPATH": str(place.folder / "fake") + os.pathsep + str(ROOT)}
+def test_a_spool_that_cannot_be_written_is_no_matter_of_the_program(workplace: Workplace) -> None:
+    workplace.write("__version__ = '9.9'", "fake/torch/__init__.py")
+    workplace.write("", "fake/torch/_dynamo/__init__.py")
+    env = {"PYTHONPATH": str(workplace.folder / "fake") + os.pathsep + str(ROOT)}
     text = "import os; os.environ['COMPILEBOARD_SPOOL'] = '/proc/nothing'; import torch._dynamo; print('went on')"
-    done = place.run(sys.executable, "-c", text, env=env, options=("--quiet",))
+    done = workplace.run(sys.executable, "-c", text, env=env, options=("--quiet",))
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")

@@ -59,13 +59,13 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(place: Workplace, environment: Path) -> Workplace:
+def project(workplace: Workplace, environment: Path) -> Workplace:
     for path, name in (("app/__init__", "app"), ("app/settings", "settings"), ("collectors/observe", "observe")):
-        place.write(f"NAME = {name!r}", f"{path}.py")
-    place.write("NAME = 'collectors'", "collectors/__init__.py")
-    place.environment["PYTHONPATH"] = str(place.folder)  # all of theirs comes before ours
-    place.environment["BIN"] = str(environment)
-    return place
+        workplace.write(f"NAME = {name!r}", f"{path}.py")
+    workplace.write("NAME = 'collectors'", "collectors/__init__.py")
+    workplace.environment["PYTHONPATH"] = str(workplace.folder)  # all of theirs comes before ours
+    workplace.environment["BIN"] = str(environment)
+    return workplace
 
 
 def ours(project: Workplace, script: str, *arguments: Any, **rest: Any) -> Any:
@@ -201,4 +201,4 @@ def test_bench_measures_a_model_whose_file_imports_theirs(project: Workplace, on
     words = ["--only", f"path:{path}{only}", "--backend", "eager", "--quick", "--device", "cpu"]
     done = ours(project, "compileboard-collect", "bench", "--db", project.database, *words, cwd=project.home)
     assert done.returncode == 0, done.stderr + done.stdout
-    assert project.one("select status from results") == "measured"
+    assert project.value("select status from results") == "measured"

@@ -44,44 +44,44 @@ ENDS = {
 }
 
 
-def test_stack_room_leaves_no_slow_depth_in_program_thread_and_spawned_process(place: Workplace) -> None:
-    program = place.write(SLOW.format(root=str(ROOT)))
-    without = place.plain(program).stdout.split()
+def test_stack_room_leaves_no_slow_depth_in_program_thread_and_spawned_process(workplace: Workplace) -> None:
+    program = workplace.write(SLOW.format(root=str(ROOT)))
+    without = workplace.plain(program).stdout.split()
     if without == ["0", "0", "0"]:
         pytest.skip(f"CPython {sys.version.split()[0]} has no frame-stack cliff")
-    assert place.run(program, options=ROOM).stdout.split() == ["0", "0", "0"]
-    assert place.run(program, options=("--quiet",)).stdout.split() == without
-    assert [row["stack_room"] for row in place.rows("select stack_room from runs order by id")] == [1, 0]
+    assert workplace.run(program, options=ROOM).stdout.split() == ["0", "0", "0"]
+    assert workplace.run(program, options=("--quiet",)).stdout.split() == without
+    assert [row["stack_room"] for row in workplace.rows("select stack_room from runs order by id")] == [1, 0]
 
 
 @pytest.mark.torch
-def test_stack_room_reaches_the_backward_pass_in_a_thread_that_autograd_starts(place: Workplace) -> None:
+def test_stack_room_reaches_the_backward_pass_in_a_thread_that_autograd_starts(workplace: Workplace) -> None:
     program = PROGRAMS / "pool_backward.py"
-    without = place.run(program, options=("--quiet",)).stdout.split()
+    without = workplace.run(program, options=("--quiet",)).stdout.split()
     if without == ["True", "0"]:
         pytest.skip(f"CPython {sys.version.split()[0]} has no frame-stack cliff")
     assert without[0] == "True", "the innermost backward ran in the main thread"
-    assert place.run(program, options=ROOM).stdout.split() == ["True", "0"]
+    assert workplace.run(program, options=ROOM).stdout.split() == ["True", "0"]
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_stack_room_ends_a_program_as_python_does(place: Workplace, end: str) -> None:
-    program = place.write(ENDS[end])
-    plain, room = place.plain(program, "a"), place.run(program, "a", options=ROOM)
+def test_stack_room_ends_a_program_as_python_does(workplace: Workplace, end: str) -> None:
+    program = workplace.write(ENDS[end])
+    plain, room = workplace.plain(program, "a"), workplace.run(program, "a", options=ROOM)
     assert (room.stdout, room.stderr, room.returncode) == (plain.stdout, plain.stderr, plain.returncode)
     if end == "interrupted":
         assert room.returncode == -signal.SIGINT and room.stdout == "bye\n"
 
 
 @pytest.mark.parametrize("words", [("-m", "program", "a"), ("-c", "import program", "a"), ("-X", "dev", "program.py")])
-def test_stack_room_takes_a_module_a_text_and_switches(place: Workplace, words: tuple[str, ...]) -> None:
-    place.write("import sys\nprint(__name__, __spec__ and __spec__.name, sys.argv, sys.path[0])\nf = 1 / 0")
+def test_stack_room_takes_a_module_a_text_and_switches(workplace: Workplace, words: tuple[str, ...]) -> None:
+    workplace.write("import sys\nprint(__name__, __spec__ and __spec__.name, sys.argv, sys.path[0])\nf = 1 / 0")
     command = (sys.executable, *words)
-    plain, room = place.plain(*command), place.run(*command, options=ROOM)
+    plain, room = workplace.plain(*command), workplace.run(*command, options=ROOM)
     assert (room.stdout, room.stderr, room.returncode) == (plain.stdout, plain.stderr, plain.returncode)
     assert "ZeroDivisionError" in room.stderr
 
 
-def test_stack_room_leaves_a_command_alone_that_is_no_python(place: Workplace) -> None:
-    done = place.run("/bin/sh", "-c", "echo $1; exit 4", "sh", "words", options=ROOM)
+def test_stack_room_leaves_a_command_alone_that_is_no_python(workplace: Workplace) -> None:
+    done = workplace.run("/bin/sh", "-c", "echo $1; exit 4", "sh", "words", options=ROOM)
     assert (done.stdout, done.returncode) == ("words\n", 4)

@@ -19,10 +19,10 @@ from tests.tools.observed import ROOT, Workplace
 PROGRAM = [sys.executable, "-c", "import sys; sys.stdout.write('ran\\n'); sys.stderr.write('theirs\\n'); sys.exit(7)"]
 
 
-def ran(place: Workplace, *options: Any, command: list[Any] = PROGRAM, **rest: Any) -> list[str]:
+def ran(workplace: Workplace, *options: Any, command: list[Any] = PROGRAM, **rest: Any) -> list[str]:
     """Observe the program and see that it ended as it does alone; return what we said."""
-    alone = place.plain(*command, text=False)
-    done = place.collect("run", *options, "--", *command, text=False, **rest)
+    alone = workplace.plain(*command, text=False)
+    done = workplace.collect("run", *options, "--", *command, text=False, **rest)
     assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
     lines = done.stderr.decode(errors="backslashreplace").splitlines()
     assert [line for line in lines if not line.startswith("compileboard: ")] == alone.stderr.decode().splitlines()
@@ -33,110 +33,110 @@ def limit(kind: int, most: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
 
 
-def fake(place: Workplace, name: str, text: str) -> dict[str, str]:
+def fake(workplace: Workplace, name: str, text: str) -> dict[str, str]:
     """Put a program before those of the same name."""
-    place.write(text, f"bin/{name}").chmod(0o755)
-    return {"PATH": f"{place.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    workplace.write(text, f"bin/{name}").chmod(0o755)
+    return {"PATH": f"{workplace.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
-def block(place: Workplace, module: str) -> dict[str, str]:
-    place.write(f"raise ModuleNotFoundError('none', name={module!r})", f"blocked/{module}.py")
-    return {"PYTHONPATH": os.pathsep.join([str(place.folder / "blocked"), str(ROOT)])}
+def block(workplace: Workplace, module: str) -> dict[str, str]:
+    workplace.write(f"raise ModuleNotFoundError('none', name={module!r})", f"blocked/{module}.py")
+    return {"PYTHONPATH": os.pathsep.join([str(workplace.folder / "blocked"), str(ROOT)])}
 
 
-def test_home_cannot_be_made(place: Workplace) -> None:
+def test_home_cannot_be_made(workplace: Workplace) -> None:
     for home in ("/proc/none", "/dev/null", "\udce9" * 300):
-        *_, line = ran(place, "--quiet", env={"COMPILEBOARD_HOME": home})
+        *_, line = ran(workplace, "--quiet", env={"COMPILEBOARD_HOME": home})
         assert line.startswith("this run is not recorded: the spool folder ")
 
 
-def test_home_is_not_known(place: Workplace) -> None:
+def test_home_is_not_known(workplace: Workplace) -> None:
     env = {"COMPILEBOARD_HOME": "~no-such-user/x", "HOME": ""}
-    lines = ran(place, "--quiet", env=env)
+    lines = ran(workplace, "--quiet", env=env)
     assert lines and all("home" in line for line in lines)
 
 
-def test_the_folder_of_spools_is_a_file(place: Workplace) -> None:
-    (place.home / "spool").write_text("")
-    assert len(ran(place, "--quiet")) == 1
+def test_the_folder_of_spools_is_a_file(workplace: Workplace) -> None:
+    (workplace.home / "spool").write_text("")
+    assert len(ran(workplace, "--quiet")) == 1
 
 
 @pytest.mark.parametrize("how", ["folder", "text", "theirs", "newer", "away", "nameless", "bytes"])
-def test_the_database_cannot_be_opened(place: Workplace, how: str) -> None:
-    database: str = str(place.database)
+def test_the_database_cannot_be_opened(workplace: Workplace, how: str) -> None:
+    database: str = str(workplace.database)
     if how == "folder":
-        place.database.mkdir()
+        workplace.database.mkdir()
     elif how == "text":
-        place.database.write_text("this is no database\n" * 50)
+        workplace.database.write_text("this is no database\n" * 50)
     elif how in ("theirs", "newer"):
-        with closing(sqlite3.connect(place.database)) as connection:
+        with closing(sqlite3.connect(workplace.database)) as connection:
             connection.execute("create table theirs (x)")
             connection.execute(f"pragma application_id = {0x43425244 if how == 'newer' else 0}")
             connection.execute("pragma user_version = 99")
     else:
         database = {"away": "no/t.db", "nameless": "", "bytes": "no\udce9/t.db"}[how]
-    (line,) = ran(place, "--quiet", "--db", database)
-    assert line.startswith(f"not recorded yet; the next command records it from {place.home}")
+    (line,) = ran(workplace, "--quiet", "--db", database)
+    assert line.startswith(f"not recorded yet; the next command records it from {workplace.home}")
 
 
-def test_the_database_is_locked(place: Workplace) -> None:
-    with closing(sqlite3.connect(place.database, isolation_level=None)) as holder:
+def test_the_database_is_locked(workplace: Workplace) -> None:
+    with closing(sqlite3.connect(workplace.database, isolation_level=None)) as holder:
         holder.execute("begin exclusive")
-        (line,) = ran(place, "--quiet", "--db", place.database)
+        (line,) = ran(workplace, "--quiet", "--db", workplace.database)
     assert "locked by another program" in line
 
 
 @pytest.mark.parametrize("module", ["zstandard", "sqlite_utils"])
-def test_a_package_is_not_installed(place: Workplace, module: str) -> None:
-    lines = ran(place, "--quiet", env=block(place, module))
+def test_a_package_is_not_installed(workplace: Workplace, module: str) -> None:
+    lines = ran(workplace, "--quiet", env=block(workplace, module))
     assert f"{module.replace('_', '-')} is not installed" in "\n".join(lines)
 
 
-def test_the_current_folder_is_gone(place: Workplace) -> None:
-    folder = place.folder / "gone"
+def test_the_current_folder_is_gone(workplace: Workplace) -> None:
+    folder = workplace.folder / "gone"
     script = f"mkdir {folder} && cd {folder} && rmdir {folder} && "
     observe = f"{sys.executable} -m compileboard.collectors run --quiet --db "
-    for database in ("t.db", place.database):
-        done = place.plain("bash", "-c", f"{script}{observe}{database} -- echo ran; exit $?")
+    for database in ("t.db", workplace.database):
+        done = workplace.plain("bash", "-c", f"{script}{observe}{database} -- echo ran; exit $?")
         assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (0, "ran\n", False)
-    assert place.only_run()["cwd"] is None
+    assert workplace.only_run()["cwd"] is None
 
 
 @pytest.mark.parametrize("most", [*range(6, 15), 20])
-def test_there_are_no_more_descriptors(place: Workplace, most: int) -> None:
+def test_there_are_no_more_descriptors(workplace: Workplace, most: int) -> None:
     command = [sys.executable, "-m", "compileboard.collectors", "run", "--quiet", "--", "/bin/echo", "ran"]
-    done = place.plain("bash", "-c", 'ulimit -n "$0"; exec "$@"', most, *command)
+    done = workplace.plain("bash", "-c", 'ulimit -n "$0"; exec "$@"', most, *command)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_no_file_may_grow(place: Workplace) -> None:
-    lines = ran(place, "--quiet", preexec_fn=limit(resource.RLIMIT_FSIZE, 0))
+def test_no_file_may_grow(workplace: Workplace) -> None:
+    lines = ran(workplace, "--quiet", preexec_fn=limit(resource.RLIMIT_FSIZE, 0))
     assert "File too large" in lines[0]
 
 
 @pytest.mark.parametrize("text", ["exit 3", "printf 'caf\\351\\n'", "head -c 3000000 /dev/zero", "kill -9 $$"])
-def test_git_and_the_driver_answer_oddly(place: Workplace, text: str) -> None:
-    env = fake(place, "git", f"#!/bin/sh\n{text}\n") | fake(place, "nvidia-smi", f"#!/bin/sh\n{text}\n")
-    ran(place, "--quiet", "--db", place.database, env=env)
-    assert place.only_run()["exit_code"] == 7
+def test_git_and_the_driver_answer_oddly(workplace: Workplace, text: str) -> None:
+    env = fake(workplace, "git", f"#!/bin/sh\n{text}\n") | fake(workplace, "nvidia-smi", f"#!/bin/sh\n{text}\n")
+    ran(workplace, "--quiet", "--db", workplace.database, env=env)
+    assert workplace.only_run()["exit_code"] == 7
 
 
-def test_bytes_that_are_no_text(place: Workplace) -> None:
+def test_bytes_that_are_no_text(workplace: Workplace) -> None:
     odd = os.fsdecode(b"caf\xe9")
-    (place.folder / odd).mkdir()
-    path = place.folder / odd / f"{odd}.py"
+    (workplace.folder / odd).mkdir()
+    path = workplace.folder / odd / f"{odd}.py"
     path.write_text(
         "import os, sys; print(os.fsencode(sys.argv[1]), os.fsencode(os.getcwd()), os.environb[b'TORCH_X'])"
     )
-    options = ["--db", place.database, "--name", odd, "--suite", odd, "--tag", f"{odd}={odd}", "--capture-env", odd]
-    env = {"TORCH_X": odd, "COMPILEBOARD_HOME": str(place.folder / odd / "home")}
-    done = place.collect("run", *options, "--", sys.executable, path, odd, env=env, cwd=path.parent)
+    options = ["--db", workplace.database, "--name", odd, "--suite", odd, "--tag", f"{odd}={odd}", "--capture-env", odd]
+    env = {"TORCH_X": odd, "COMPILEBOARD_HOME": str(workplace.folder / odd / "home")}
+    done = workplace.collect("run", *options, "--", sys.executable, path, odd, env=env, cwd=path.parent)
     assert (done.returncode, done.stdout.count("caf\\xe9")) == (0, 3), done.stderr
-    run = place.only_run()
-    assert (run["name"], run["suite"], run["cwd"]) == (r"caf\xe9", r"caf\xe9", rf"{place.folder}/caf\xe9")
+    run = workplace.only_run()
+    assert (run["name"], run["suite"], run["cwd"]) == (r"caf\xe9", r"caf\xe9", rf"{workplace.folder}/caf\xe9")
     assert run["command"].endswith(r"caf\xe9")
-    listed = place.collect("list", "--db", place.database, "--tag", f"{odd}={odd}", "--suite", odd, env=env)
+    listed = workplace.collect("list", "--db", workplace.database, "--tag", f"{odd}={odd}", "--suite", odd, env=env)
     assert run["id"] in listed.stdout
 
 
@@ -186,12 +186,12 @@ AFTER_THE_LAUNCH = SILENT | {
 
 
 @pytest.fixture
-def in_place(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
-    monkeypatch.chdir(place.folder)
-    monkeypatch.setenv("COMPILEBOARD_HOME", str(place.home))
+def in_place(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+    monkeypatch.chdir(workplace.folder)
+    monkeypatch.setenv("COMPILEBOARD_HOME", str(workplace.home))
     monkeypatch.setattr(sys, "argv", ["compileboard-collect"])
-    yield place
-    place.lossy = True
+    yield workplace
+    workplace.lossy = True
 
 
 @pytest.mark.parametrize("error", [RuntimeError, OSError, MemoryError])
@@ -227,17 +227,17 @@ def test_what_could_not_be_asked_for_is_a_state_of_the_run(
     assert reject == {"file_name": "run.json", "kind": "not_asked", "example": words}
 
 
-def test_no_further_process_can_be_started(place: Workplace, tmp_path: Path) -> None:
+def test_no_further_process_can_be_started(workplace: Workplace, tmp_path: Path) -> None:
     """Popen fails at fork alone: the program then takes our place, and its spool waits."""
     text = (
         "import errno, subprocess, sys\n"
         "from compileboard.collectors.cli.main import main\n"
         "def fail(*a, **k): raise BlockingIOError(errno.EAGAIN, 'Resource temporarily unavailable')\n"
         "subprocess.Popen.__init__ = fail\n"
-        f"sys.exit(main(['run', '--quiet', '--db', {str(place.database)!r}, '--', *{PROGRAM!r}]))"
+        f"sys.exit(main(['run', '--quiet', '--db', {str(workplace.database)!r}, '--', *{PROGRAM!r}]))"
     )
-    done = place.plain(sys.executable, "-W", "ignore", "-c", text)
+    done = workplace.plain(sys.executable, "-W", "ignore", "-c", text)
     assert (done.returncode, done.stdout) == (7, "ran\n")
     assert "Traceback" not in done.stderr
-    place.collect("list", "--db", place.database)
-    assert (place.only_run()["state"], place.spools) == ("interrupted", [])
+    workplace.collect("list", "--db", workplace.database)
+    assert (workplace.only_run()["state"], workplace.spools) == ("interrupted", [])

@@ -22,8 +22,8 @@ from tests.tools.observed import PROGRAMS, Workplace, wait_for
 SPOOLING = PROGRAMS / "spooling.py"
 
 
-def begin(place: Workplace, count: int = 30, pause_s: float = 0.05, **rest: Any) -> subprocess.Popen[str]:
-    started = place.start(SPOOLING, count, pause_s, **rest)
+def begin(workplace: Workplace, count: int = 30, pause_s: float = 0.05, **rest: Any) -> subprocess.Popen[str]:
+    started = workplace.start(SPOOLING, count, pause_s, **rest)
     assert started.stdout is not None
     started.stdout.readline()
     return started
@@ -37,24 +37,24 @@ def finish(started: subprocess.Popen[str]) -> str:
     return err
 
 
-def test_a_database_locked_for_the_whole_run_is_written_by_the_next_command(place: Workplace) -> None:
-    migrate(place.database)
-    with closing(sqlite3.connect(place.database, isolation_level=None)) as holder:
+def test_a_database_locked_for_the_whole_run_is_written_by_the_next_command(workplace: Workplace) -> None:
+    migrate(workplace.database)
+    with closing(sqlite3.connect(workplace.database, isolation_level=None)) as holder:
         holder.execute("begin immediate")
-        said = finish(begin(place))
+        output = finish(begin(workplace))
         holder.execute("rollback")
-    (line,) = (line for line in said.splitlines() if "locked by another program" in line)
-    assert line.startswith(f"compileboard: not recorded yet; the next command records it from {place.home}")
-    assert "picked up" in place.collect("list", "--db", place.database).stderr
-    assert place.only_run()["compile_count"] == 30
-    assert (place.only_run()["state"], place.spools) == ("finished", [])
+    (line,) = (line for line in output.splitlines() if "locked by another program" in line)
+    assert line.startswith(f"compileboard: not recorded yet; the next command records it from {workplace.home}")
+    assert "picked up" in workplace.collect("list", "--db", workplace.database).stderr
+    assert workplace.only_run()["compile_count"] == 30
+    assert (workplace.only_run()["state"], workplace.spools) == ("finished", [])
 
 
-def test_a_signal_is_passed_on_while_the_database_is_locked(place: Workplace) -> None:
-    migrate(place.database)
-    with closing(sqlite3.connect(place.database, isolation_level=None)) as holder:
+def test_a_signal_is_passed_on_while_the_database_is_locked(workplace: Workplace) -> None:
+    migrate(workplace.database)
+    with closing(sqlite3.connect(workplace.database, isolation_level=None)) as holder:
         holder.execute("begin immediate")
-        started = begin(place, 0, 0.05)
+        started = begin(workplace, 0, 0.05)
         time.sleep(0.5)
         os.kill(started.pid, signal.SIGTERM)
         assert started.stdout is not None
@@ -65,31 +65,31 @@ def test_a_signal_is_passed_on_while_the_database_is_locked(place: Workplace) ->
 
 
 @pytest.mark.parametrize("how", ["garbage over it", "another file in its place", "deleted"])
-def test_a_database_that_is_spoilt_midway_costs_nothing_that_follows(place: Workplace, how: str) -> None:
-    started = begin(place)
-    wait_for(lambda: place.rows("select 1 from compiles"))
+def test_a_database_that_is_spoilt_midway_costs_nothing_that_follows(workplace: Workplace, how: str) -> None:
+    started = begin(workplace)
+    wait_for(lambda: workplace.rows("select 1 from compiles"))
     if how == "deleted":
-        for path in place.folder.glob("test.db*"):
+        for path in workplace.folder.glob("test.db*"):
             path.unlink()
     elif how == "garbage over it":
-        place.database.write_bytes(b"garbage " * 4096)
+        workplace.database.write_bytes(b"garbage " * 4096)
     else:
-        (place.folder / "new").write_bytes(b"garbage " * 4096)
-        (place.folder / "new").replace(place.database)
-    said = finish(started)
+        (workplace.folder / "new").write_bytes(b"garbage " * 4096)
+        (workplace.folder / "new").replace(workplace.database)
+    output = finish(started)
     if how != "deleted":
-        assert "the next command records it" in said
-        for path in place.folder.glob("test.db*"):
+        assert "the next command records it" in output
+        for path in workplace.folder.glob("test.db*"):
             path.unlink()
-        place.collect("list", "--db", place.database)
-    assert place.only_run()["compile_count"] == 30
-    assert place.spools == []
+        workplace.collect("list", "--db", workplace.database)
+    assert workplace.only_run()["compile_count"] == 30
+    assert workplace.spools == []
 
 
 @pytest.fixture
-def small_disk(place: Workplace) -> Iterator[Path]:
+def small_disk(workplace: Workplace) -> Iterator[Path]:
     """Mount a disk of 300 KB; needs the right to do so."""
-    path = place.folder / "disk"
+    path = workplace.folder / "disk"
     path.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(path)], capture_output=True)
     if mounted.returncode != 0:
@@ -102,7 +102,7 @@ def resize(disk: Path, size: str) -> None:
     subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
 
 
-def test_a_full_database_disk_is_said_and_the_spool_keeps_the_run(place: Workplace, small_disk: Path) -> None:
+def test_a_full_database_disk_is_said_and_the_spool_keeps_the_run(workplace: Workplace, small_disk: Path) -> None:
     database = small_disk / "t.db"
     resize(small_disk, "1m")
     command = [
@@ -117,59 +117,59 @@ def test_a_full_database_disk_is_said_and_the_spool_keeps_the_run(place: Workpla
         SPOOLING,
         "3000",
     ]
-    done = place.plain(*command)
+    done = workplace.plain(*command)
     assert (done.returncode, done.stdout.split()[1]) == (0, "done")
     assert "is full" in done.stderr
     assert "the next command records it" in done.stderr
-    (spool,) = place.spools
+    (spool,) = workplace.spools
     resize(small_disk, "50m")
-    place.collect("list", "--db", database)
+    workplace.collect("list", "--db", database)
     with closing(sqlite3.connect(database)) as connection:
         assert connection.execute("select compile_count from run_totals").fetchone() == (3000,)
         assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     assert not spool.exists()
 
 
-def test_a_read_only_disk_is_said_and_the_run_waits(place: Workplace, small_disk: Path) -> None:
+def test_a_read_only_disk_is_said_and_the_run_waits(workplace: Workplace, small_disk: Path) -> None:
     resize(small_disk, "5m")
     for name in ("there.db", "new.db"):
         if name == "there.db":
             migrate(small_disk / name)
         subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-        done = place.collect("run", "--db", small_disk / name, "--", sys.executable, "-c", "print('ran')")
+        done = workplace.collect("run", "--db", small_disk / name, "--", sys.executable, "-c", "print('ran')")
         subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
         assert (done.returncode, done.stdout) == (0, "ran\n")
         assert "not recorded yet; the next command records it" in done.stderr
         assert done.stderr.count(f": {small_disk / name} cannot be") == 1
-        assert "finished" in place.collect("list", "--db", small_disk / name).stdout
-    assert place.spools == []
+        assert "finished" in workplace.collect("list", "--db", small_disk / name).stdout
+    assert workplace.spools == []
 
 
-def test_a_full_spool_disk_is_a_counted_loss(place: Workplace, small_disk: Path) -> None:
-    place.lossy = True
-    place.environment["COMPILEBOARD_HOME"] = str(small_disk)
-    done = place.run(SPOOLING, 3000)
+def test_a_full_spool_disk_is_a_counted_loss(workplace: Workplace, small_disk: Path) -> None:
+    workplace.lossy = True
+    workplace.environment["COMPILEBOARD_HOME"] = str(small_disk)
+    done = workplace.run(SPOOLING, 3000)
     assert (done.returncode, done.stdout.split()[1]) == (0, "done")
-    run = place.only_run()
-    losses = place.losses()
+    run = workplace.only_run()
+    losses = workplace.losses()
     assert losses["spool: No space left on device"] > 100
     assert run["loss_count"] == sum(losses.values())
     assert run["compile_count"] > 20
-    shown = place.collect("show", run["id"], "--db", place.database)
+    shown = workplace.collect("show", run["id"], "--db", workplace.database)
     assert f"{run['loss_count']} records were lost" in shown.stdout
 
 
-def test_a_deleted_spool_is_made_again_and_the_loss_is_counted(place: Workplace) -> None:
-    place.lossy = True
-    started = begin(place)
-    wait_for(lambda: place.rows("select 1 from compiles"))
-    shutil.rmtree(place.spools[0].rename(place.folder / "going"))  # at once, whatever is written meanwhile
+def test_a_deleted_spool_is_made_again_and_the_loss_is_counted(workplace: Workplace) -> None:
+    workplace.lossy = True
+    started = begin(workplace)
+    wait_for(lambda: workplace.rows("select 1 from compiles"))
+    shutil.rmtree(workplace.spools[0].rename(workplace.folder / "going"))  # at once, whatever is written meanwhile
     finish(started)
-    place.collect("list", "--db", place.database)
-    assert place.losses() == {"spool: its file was deleted": 1}
-    assert 20 <= place.only_run()["compile_count"] <= 30
-    assert place.only_run()["state"] == "finished"
-    assert place.spools == []
+    workplace.collect("list", "--db", workplace.database)
+    assert workplace.losses() == {"spool: its file was deleted": 1}
+    assert 20 <= workplace.only_run()["compile_count"] <= 30
+    assert workplace.only_run()["state"] == "finished"
+    assert workplace.spools == []
 
 
 LATE = """
@@ -182,34 +182,34 @@ if os.fork() == 0:
 """
 
 
-def test_a_child_that_begins_after_the_end_is_recorded_into_the_same_run(place: Workplace) -> None:
-    done = place.run(place.write(LATE), SPOOLING, 5, stdout=subprocess.DEVNULL, capture_output=False)
+def test_a_child_that_begins_after_the_end_is_recorded_into_the_same_run(workplace: Workplace) -> None:
+    done = workplace.run(workplace.write(LATE), SPOOLING, 5, stdout=subprocess.DEVNULL, capture_output=False)
     assert done.returncode == 0
-    assert place.only_run()["compile_count"] == 0
-    wait_for(lambda: place.spools)
-    wait_for(lambda: "picked up" in place.collect("list", "--db", place.database).stderr)
-    wait_for(lambda: place.collect("list", "--db", place.database) and not place.spools)
-    run = place.only_run()
+    assert workplace.only_run()["compile_count"] == 0
+    wait_for(lambda: workplace.spools)
+    wait_for(lambda: "picked up" in workplace.collect("list", "--db", workplace.database).stderr)
+    wait_for(lambda: workplace.collect("list", "--db", workplace.database) and not workplace.spools)
+    run = workplace.only_run()
     assert (run["compile_count"], run["state"], run["name"]) == (5, "finished", "program.py")
 
 
-def test_a_child_that_outlives_the_program_goes_on_being_recorded(place: Workplace) -> None:
-    started = place.start("sh", "-c", f"{sys.executable} {SPOOLING} 40 0.05 & sleep 0.8")
+def test_a_child_that_outlives_the_program_goes_on_being_recorded(workplace: Workplace) -> None:
+    started = workplace.start("sh", "-c", f"{sys.executable} {SPOOLING} 40 0.05 & sleep 0.8")
     _, err = started.communicate(timeout=30)
     assert started.returncode == 0
     assert "1 of the program's processes still run; they go on being recorded" in err
-    wait_for(lambda: not place.spools)
-    assert (place.only_run()["compile_count"], place.only_run()["state"]) == (40, "finished")
+    wait_for(lambda: not workplace.spools)
+    assert (workplace.only_run()["compile_count"], workplace.only_run()["state"]) == (40, "finished")
 
 
-def test_a_run_that_was_deleted_while_it_ran_stays_deleted(place: Workplace) -> None:
+def test_a_run_that_was_deleted_while_it_ran_stays_deleted(workplace: Workplace) -> None:
     from compileboard.collectors.store.connection import open_writer
     from compileboard.collectors.store.dashboard.trash import delete_run
 
-    started = begin(place)
-    wait_for(lambda: place.rows("select 1 from compiles"))
-    with closing(open_writer(place.database)) as connection:
-        assert delete_run(connection, place.only_run()["id"])
+    started = begin(workplace)
+    wait_for(lambda: workplace.rows("select 1 from compiles"))
+    with closing(open_writer(workplace.database)) as connection:
+        assert delete_run(connection, workplace.only_run()["id"])
     finish(started)
-    assert place.rows("select * from runs") == []
-    assert place.spools == []
+    assert workplace.rows("select * from runs") == []
+    assert workplace.spools == []

@@ -52,11 +52,11 @@ print("over")
 )
 
 
-def watch(place: Workplace, command: list[str], do: Callable[[Any, Screen], None] | None = None, **env: str) -> Any:
+def watch(workplace: Workplace, command: list[str], do: Callable[[Any, Screen], None] | None = None, **env: str) -> Any:
     """Run a command on a terminal of its own; return it, what it wrote and its screen, seen after each piece."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    environment = place.environ(**{"TERM": "xterm-256color", **env})
+    environment = workplace.environ(**{"TERM": "xterm-256color", **env})
 
     def own_terminal() -> None:
         os.setsid()
@@ -64,7 +64,9 @@ def watch(place: Workplace, command: list[str], do: Callable[[Any, Screen], None
 
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     screen, written, seen = Screen(ROWS, COLUMNS), "", []
-    with subprocess.Popen(command, env=environment, cwd=place.folder, preexec_fn=own_terminal, **streams) as started:
+    with subprocess.Popen(
+        command, env=environment, cwd=workplace.folder, preexec_fn=own_terminal, **streams
+    ) as started:
         os.close(theirs)
         while True:
             try:
@@ -76,23 +78,23 @@ def watch(place: Workplace, command: list[str], do: Callable[[Any, Screen], None
             written += piece
             screen.feed(piece)
             seen.append(screen.text())
-            (place.folder / "next").write_text("\n".join([f"{screen.region_count} regions", *screen.text()]))
-            (place.folder / "next").rename(place.folder / "seen")
+            (workplace.folder / "next").write_text("\n".join([f"{screen.region_count} regions", *screen.text()]))
+            (workplace.folder / "next").rename(workplace.folder / "seen")
             if do:
                 do(started, screen)
     os.close(ours)
     return started, written, screen, seen
 
 
-def collect(place: Workplace, text: str) -> list[str]:
-    path = place.write(text)
-    start = [sys.executable, "-m", "compileboard.collectors", "run", "--db", str(place.database), "--"]
+def collect(workplace: Workplace, text: str) -> list[str]:
+    path = workplace.write(text)
+    start = [sys.executable, "-m", "compileboard.collectors", "run", "--db", str(workplace.database), "--"]
     return [*start, sys.executable, str(path)]
 
 
 @pytest.mark.torch
-def test_partial_lines_and_progress_bars_stay_whole_above_the_count(place: Workplace) -> None:
-    started, written, screen, seen = watch(place, collect(place, PROGRAM))
+def test_partial_lines_and_progress_bars_stay_whole_above_the_count(workplace: Workplace) -> None:
+    started, written, screen, seen = watch(workplace, collect(workplace, PROGRAM))
     assert started.returncode == 0
     text = screen.text()
     assert "Loading the model ... done" in text
@@ -109,7 +111,7 @@ def test_partial_lines_and_progress_bars_stay_whole_above_the_count(place: Workp
 
 @pytest.mark.torch
 @pytest.mark.parametrize("how", ["killed", "raised", "terminated", "read by key"])
-def test_the_row_is_given_back_however_the_program_ends(place: Workplace, how: str) -> None:
+def test_the_row_is_given_back_however_the_program_ends(workplace: Workplace, how: str) -> None:
     last = {
         "killed": "import os; os.kill(os.getpid(), 9)",
         "raised": "raise ValueError('mine')",
@@ -124,7 +126,7 @@ def test_the_row_is_given_back_however_the_program_ends(place: Workplace, how: s
             os.kill(started.pid, signal.SIGTERM)
 
     text = FILL + UNTIL + COMPILE + f"g(torch.ones(3)); until('1 compile,')\n{last}\n"
-    started, written, screen, _ = watch(place, collect(place, text), do)
+    started, written, screen, _ = watch(workplace, collect(workplace, text), do)
     assert started.returncode == {"killed": -9, "raised": 1, "terminated": -15, "read by key": 0}[how]
     assert "\x1b[1;11r" in written
     assert (screen.top, screen.bottom) == (0, ROWS - 1)
@@ -132,17 +134,17 @@ def test_the_row_is_given_back_however_the_program_ends(place: Workplace, how: s
 
 @pytest.mark.torch
 @pytest.mark.parametrize("case", ["dumb", "no name", "raw", "nothing compiled"])
-def test_nothing_is_written_where_it_would_be_in_the_way(place: Workplace, case: str) -> None:
+def test_nothing_is_written_where_it_would_be_in_the_way(workplace: Workplace, case: str) -> None:
     raw = "import tty; tty.setcbreak(0)\n" if case == "raw" else ""
     text = f"{raw}import time\n{COMPILE}{'' if case == 'nothing compiled' else 'g(torch.ones(3))'}\ntime.sleep(1)\n"
     terminal = {"dumb": "dumb", "no name": ""}.get(case, "xterm")
-    started, written, _, _ = watch(place, collect(place, text), TERM=terminal)
+    started, written, _, _ = watch(workplace, collect(workplace, text), TERM=terminal)
     assert started.returncode == 0
     assert "\x1b" not in written
 
 
 @pytest.mark.torch
-def test_the_row_is_given_back_before_the_job_is_suspended(place: Workplace) -> None:
+def test_the_row_is_given_back_before_the_job_is_suspended(workplace: Workplace) -> None:
     told: list[int] = []
 
     def do(started: Any, screen: Screen) -> None:
@@ -151,14 +153,14 @@ def test_the_row_is_given_back_before_the_job_is_suspended(place: Workplace) -> 
             os.kill(started.pid, signal.SIGTSTP)  # nobody could continue a session's leader: the kernel lets it go on
 
     text = FILL + UNTIL + COMPILE + "g(torch.ones(3)); until('2 regions')\n"
-    started, written, screen, _ = watch(place, collect(place, text), do)
+    started, written, screen, _ = watch(workplace, collect(workplace, text), do)
     assert started.returncode == 0
     assert written.count("\x1b[1;11r") == written.count("\x1b[r") == 2
     assert (screen.top, screen.bottom) == (0, ROWS - 1)
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int]]) -> str:
-    """Draw once for each size of the terminal, and clear; return what was written."""
+    """Write once for each size of the terminal, and clear; return what was written."""
     ours, theirs = pty.openpty()
     monkeypatch.setattr(ProgressLine, "_is_ours", lambda self: True)
     try:

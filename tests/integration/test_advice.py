@@ -67,8 +67,8 @@ def test_callables_share_the_compiles_of_torchs_own_wrapper_and_not_those_of_a_f
     torch._dynamo.reset()
     counter = CompileCounter()
     with torch._dynamo.config.patch(recompile_limit=2):
-        for one in (torch.nn.ReLU(), torch.nn.GELU(), torch.nn.SiLU(), torch.nn.Tanh()):
-            torch.compile(one, backend=counter)(torch.ones(3))
+        for item in (torch.nn.ReLU(), torch.nn.GELU(), torch.nn.SiLU(), torch.nn.Tanh()):
+            torch.compile(item, backend=counter)(torch.ones(3))
         assert counter.frame_count == 2, "all four, and the limit is of them together"
         torch._dynamo.reset()
         counter.frame_count = 0

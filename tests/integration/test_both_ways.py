@@ -72,18 +72,18 @@ def ask(database: Path, what: str) -> list[tuple[object, ...]]:
 @pytest.fixture(scope="module", params=["breaks", "recompiles", "inductor", "reset"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Observe a program that also writes torch's own log, and import the log into a database of its own."""
-    place = Workplace(tmp_path_factory.mktemp("both"))
+    workplace = Workplace(tmp_path_factory.mktemp("both"))
     program, words = PROGRAMS / f"{request.param}.py", ()
     if not program.exists():
         program, words = PROGRAMS / "scenarios.py", (request.param,)
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(place.folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    done = place.run(program, *words, env={"TORCH_TRACE": str(place.folder / "trace"), **cache})
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(workplace.folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    done = workplace.run(program, *words, env={"TORCH_TRACE": str(workplace.folder / "trace"), **cache})
     assert done.returncode == 0, done.stderr
-    imported = place.folder / "imported.db"
-    roots = ("--root", str(ROOT), "--root", str(place.folder))
-    done = place.collect("import", "--db", str(imported), *roots, str(place.folder / "trace"))
+    imported = workplace.folder / "imported.db"
+    roots = ("--root", str(ROOT), "--root", str(workplace.folder))
+    done = workplace.collect("import", "--db", str(imported), *roots, str(workplace.folder / "trace"))
     assert done.returncode == 0, done.stderr
-    return place.database, imported
+    return workplace.database, imported
 
 
 @pytest.mark.parametrize("what", WHAT)

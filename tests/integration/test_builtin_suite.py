@@ -55,8 +55,8 @@ def test_weights_and_inputs_are_on_the_cpu_in_the_types_the_harness_casts(ref: M
     loaded = load(ref)
     assert {weight.dtype for weight in loaded.module.parameters()} == {torch.float32}
     given = inputs_of(loaded)
-    assert {one.dtype for one in given} <= {torch.float32, torch.int64, torch.bool}
-    assert {one.device.type for one in given} == {"cpu"}
+    assert {item.dtype for item in given} <= {torch.float32, torch.int64, torch.bool}
+    assert {item.device.type for item in given} == {"cpu"}
 
 
 @every_model
@@ -66,14 +66,16 @@ def test_two_eager_runs_agree_bit_by_bit(ref: ModelRef) -> None:
     with torch.no_grad():
         first, second = (tensors(call(loaded.module, loaded.inputs)) for _ in range(2))
     assert first and all(map(torch.equal, first, second))
-    assert all(one.numel() and one.isfinite().all() for one in first)
+    assert all(item.numel() and item.isfinite().all() for item in first)
 
 
 @every_model
 def test_the_answer_depends_on_the_input_so_that_a_wrong_one_shows(ref: ModelRef) -> None:
     loaded = load(ref, 4)
     with torch.no_grad():
-        answer = next(one for one in tensors(call(loaded.module.eval(), loaded.inputs)) if one.is_floating_point())
+        answer = next(
+            tensor for tensor in tensors(call(loaded.module.eval(), loaded.inputs)) if tensor.is_floating_point()
+        )
     assert answer.std(dim=0).mean() > 0.01 * answer.abs().mean()
 
 
@@ -82,7 +84,11 @@ def test_the_batch_size_is_the_one_asked_for(ref: ModelRef) -> None:
     small, big = load(ref, 1), load(ref, 3)
     assert (small.batch_size, big.batch_size) == (1, 3)
     counts = [
-        sum(one.numel() for one in tensors(call(loaded.module.eval(), loaded.inputs)) if one.is_floating_point())
+        sum(
+            tensor.numel()
+            for tensor in tensors(call(loaded.module.eval(), loaded.inputs))
+            if tensor.is_floating_point()
+        )
         for loaded in (small, big)
     ]
     assert counts[1] > counts[0]
@@ -98,7 +104,7 @@ def test_every_size_it_offers_runs_and_differs(ref: ModelRef) -> None:
         inputs = loaded.resize(size)
         with torch.no_grad():
             assert tensors(call(loaded.module, inputs))
-        shapes.add(tuple(one.shape for one in tensors(inputs)))
+        shapes.add(tuple(tensor.shape for tensor in tensors(inputs)))
     assert len(shapes) == len(loaded.sizes)
 
 
@@ -115,16 +121,16 @@ def test_every_weight_learns_from_the_loss(ref: ModelRef) -> None:
 @every_model
 def test_it_runs_in_double_precision_which_accuracy_is_checked_against(ref: ModelRef) -> None:
     loaded = load(ref)
-    wide = {one: one.double() if one.is_floating_point() else one for one in inputs_of(loaded)}
-    inputs = torch.utils._pytree.tree_map(lambda one: wide[one], loaded.inputs)
+    wide = {tensor: tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs_of(loaded)}
+    inputs = torch.utils._pytree.tree_map(lambda item: wide[item], loaded.inputs)
     with torch.no_grad():
         output = tensors(call(loaded.module.double().eval(), inputs))
-    assert {one.dtype for one in output if one.is_floating_point()} == {torch.float64}
+    assert {item.dtype for item in output if item.is_floating_point()} == {torch.float64}
 
 
 def test_what_the_detector_finds_depends_on_the_image() -> None:
     loaded = load(next(ref for ref in MODELS if ref.name == "detector"), 4)
     with torch.no_grad():
-        found = call(loaded.module.eval(), loaded.inputs)
-    assert len({len(one["boxes"]) for one in found}) > 1
-    assert all((one["scores"].diff() <= 0).all() for one in found)
+        answer = call(loaded.module.eval(), loaded.inputs)
+    assert len({len(item["boxes"]) for item in answer}) > 1
+    assert all((item["scores"].diff() <= 0).all() for item in answer)

@@ -79,22 +79,22 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def shell(place: Workplace, history: Path) -> dict[str, str]:
+def shell(workplace: Workplace, history: Path) -> dict[str, str]:
     """Make the folder in which an example runs; give the environment for it."""
     for source in history.parent.iterdir():
-        shutil.copy(source, place.folder)
-    (place.folder / "train.py").write_text(TRAIN, encoding="utf-8")
-    (place.folder / "results").mkdir()
+        shutil.copy(source, workplace.folder)
+    (workplace.folder / "train.py").write_text(TRAIN, encoding="utf-8")
+    (workplace.folder / "results").mkdir()
     for table in (DATA / "upstream" / "recorded").glob("*.csv"):
-        shutil.copy(table, place.folder / "results")
-    scripts = place.folder / "bin"
+        shutil.copy(table, workplace.folder / "results")
+    scripts = workplace.folder / "bin"
     scripts.mkdir()
     for name, module in (("compileboard", "app"), ("compileboard-collect", "collectors")):
         script = SCRIPT.format(python=sys.executable, root=str(ROOT), module=f"compileboard.{module}.cli.main")
         (scripts / name).write_text(script, encoding="utf-8")
         (scripts / name).chmod(0o755)
     search = os.pathsep.join([str(scripts), os.path.dirname(sys.executable), os.environ["PATH"]])
-    return place.environ(
+    return workplace.environ(
         PATH=search, COLUMNS="110", PYTHONUNBUFFERED="1", COMPILEBOARD_PORT="0", COMPILEBOARD_FOLLOW="no", **PLAIN_CODE
     )
 
@@ -136,11 +136,11 @@ def strip_numbers(line: str) -> str:
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[pytest.mark.torch] if page in COMPILES else []) for page in EXAMPLES]
 )
-def test_first_example_runs_as_its_page_shows(page: str, place: Workplace, shell: dict[str, str]) -> None:
+def test_first_example_runs_as_its_page_shows(page: str, workplace: Workplace, shell: dict[str, str]) -> None:
     clean = strip_numbers if page in COMPILES | NUMBERS_VARY else str.rstrip
     expected = [0] * (len(EXAMPLES[page]) - 1) + [EXIT_CODES.get(page, 0)]
     for (command, shown), exit_code in zip(EXAMPLES[page], expected):
-        status, lines = run_command(command, place.folder, shell)
+        status, lines = run_command(command, workplace.folder, shell)
         assert status == exit_code, (command, lines)
         text = "".join(f"{clean(line)}\n" for line in lines)
         assert not shown or re.fullmatch(write_pattern(shown, clean), text), (command, shown, lines)

@@ -11,7 +11,7 @@ import pytest
 
 from compileboard.collectors.contract.record_names import EVENTS, SPAN, STRING, SYMBOLS
 from tests.tools.observed import PROGRAMS, Workplace
-from tests.unit.pipeline.loading import one, rows
+from tests.unit.pipeline.loading import query_value, rows
 
 pytestmark = pytest.mark.torch
 
@@ -31,52 +31,55 @@ def names_in(folder: Path) -> Counter[str]:
     names: Counter[str] = Counter()
     for log in folder.iterdir():
         for line in log.read_text(encoding="utf-8").splitlines():
-            if found := _NAMED.match(line):
-                kind, name = found.groups()
+            if match := _NAMED.match(line):
+                kind, name = match.groups()
                 names[f"artifact:{name}" if kind == "artifact" else kind] += 1
     return names
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    place = Workplace(tmp_path_factory.mktemp("every"))
-    folders = {"TORCH_DTRACE": str(place.folder / "trace"), "TORCHINDUCTOR_CACHE_DIR": str(place.folder / "cache")}
-    done = place.plain(PROGRAMS / "every_event.py", env={**folders, "TORCHINDUCTOR_COMPILE_THREADS": "1"})
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    workplace = Workplace(tmp_path_factory.mktemp("every"))
+    folders = {
+        "TORCH_DTRACE": str(workplace.folder / "trace"),
+        "TORCHINDUCTOR_CACHE_DIR": str(workplace.folder / "cache"),
+    }
+    done = workplace.plain(PROGRAMS / "every_event.py", env={**folders, "TORCHINDUCTOR_COMPILE_THREADS": "1"})
     assert done.returncode == 0, done.stderr
-    done = place.collect("import", "--db", str(place.database), str(place.folder / "trace"))
+    done = workplace.collect("import", "--db", str(workplace.database), str(workplace.folder / "trace"))
     assert done.returncode == 0, done.stderr
-    return place
+    return workplace
 
 
-def test_the_program_makes_torch_write_all_that_it_can(place: Workplace) -> None:
-    assert AT_LEAST - set(names_in(place.folder / "trace")) == set()
+def test_the_program_makes_torch_write_all_that_it_can(workplace: Workplace) -> None:
+    assert AT_LEAST - set(names_in(workplace.folder / "trace")) == set()
 
 
-def test_what_is_no_event_is_an_artifact_as_often_as_torch_wrote_it(place: Workplace) -> None:
-    written = names_in(place.folder / "trace")
-    kept = dict(tuple(row) for row in rows(place.database, "select name, count(*) from artifacts group by name"))
+def test_what_is_no_event_is_an_artifact_as_often_as_torch_wrote_it(workplace: Workplace) -> None:
+    written = names_in(workplace.folder / "trace")
+    stored = dict(tuple(row) for row in rows(workplace.database, "select name, count(*) from artifacts group by name"))
     no_artifacts = {*SYMBOLS, SPAN, STRING, *EVENTS}
     expected = {
         name.removeprefix("artifact:"): count
         for name, count in written.items()
         if name not in no_artifacts or "_cache_" in name
     }
-    assert kept == expected
+    assert stored == expected
 
 
-def test_events_symbols_and_spans_are_as_many_as_torch_wrote(place: Workplace) -> None:
-    written = names_in(place.folder / "trace")
+def test_events_symbols_and_spans_are_as_many_as_torch_wrote(workplace: Workplace) -> None:
+    written = names_in(workplace.folder / "trace")
     events = "select count(*) from events where kind not in ('run_started', 'run_ended', 'process_started')"
-    assert one(place.database, events) == sum(count for name, count in written.items() if name in EVENTS)
+    assert query_value(workplace.database, events) == sum(count for name, count in written.items() if name in EVENTS)
     symbols = sum(count for name, count in written.items() if name in SYMBOLS)
-    assert one(place.database, "select count(*) from symbols") == symbols > 0
+    assert query_value(workplace.database, "select count(*) from symbols") == symbols > 0
     # A span is a record of its begin and one of its end; an instant is one record.
     records = "select sum(case when instant = 1 or duration_us is null then 1 else 2 end) from spans"
-    assert one(place.database, records) == written[SPAN]
+    assert query_value(workplace.database, records) == written[SPAN]
 
 
-def test_every_text_fits_its_md5_and_no_line_is_stray(place: Workplace) -> None:
-    kinds = {row["kind"] for row in rows(place.database, "select kind from log_rejects")}
+def test_every_text_fits_its_md5_and_no_line_is_stray(workplace: Workplace) -> None:
+    kinds = {row["kind"] for row in rows(workplace.database, "select kind from log_rejects")}
     # draft_export goes on in a second log, which leaves out the file names that the first has.
     assert kinds <= {"unknown_file"}
-    assert {row[0] for row in rows(place.database, "select distinct state from artifacts")} == {"kept", "none"}
+    assert {row[0] for row in rows(workplace.database, "select distinct state from artifacts")} == {"kept", "none"}

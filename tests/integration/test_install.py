@@ -60,8 +60,8 @@ with warnings.catch_warnings(record=True) as said:
 """
 
 
-def test_install_late_twice_and_out_again(place: Workplace) -> None:
-    done = place.plain(place.write(INSTALL), place.database)
+def test_install_late_twice_and_out_again(workplace: Workplace) -> None:
+    done = workplace.plain(workplace.write(INSTALL), workplace.database)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("True [")
@@ -73,7 +73,7 @@ def test_install_late_twice_and_out_again(place: Workplace) -> None:
     assert "<b>late" not in lines[4]
     assert "second" in lines[5] and "finished" in lines[5]
     assert "nothing to uninstall" in lines[6]
-    rows = place.rows(
+    rows = workplace.rows(
         """
         select runs.name, state, functions.name as function
         from runs
@@ -87,7 +87,7 @@ def test_install_late_twice_and_out_again(place: Workplace) -> None:
         ("second", "finished", "function_4"),
         ("third", "finished", "function_5"),
     ]
-    assert place.spools == []
+    assert workplace.spools == []
 
 
 NESTED = """
@@ -128,25 +128,25 @@ print(compileboard.observe.__module__, compileboard.observe.__name__)
 @pytest.mark.parametrize(
     "order", ["", "import torch, compileboard.collectors.observe.hooks", "from compileboard import observe"]
 )
-def test_observe_inside_install_joins_it_and_ends_nothing(place: Workplace, order: str) -> None:
-    done = place.plain(place.write(NESTED.format(order=order)), place.database)
+def test_observe_inside_install_joins_it_and_ends_nothing(workplace: Workplace, order: str) -> None:
+    done = workplace.plain(workplace.write(NESTED.format(order=order)), workplace.database)
     assert done.returncode == 0, done.stderr
-    run_id = place.one("select id from runs where name = 'outer'")
+    run_id = workplace.value("select id from runs where name = 'outer'")
     goes_on = f"it goes on recording run {run_id}"
     assert done.stdout.splitlines() == [
         "True True",
         f"True here {goes_on}, and the name 'inner' is not used",
         f"True there {goes_on}",
-        f"<Run {run_id} 'outer', finished: 2 compiles, 0 graph breaks, 0 recompiles; in {place.database}>",
+        f"<Run {run_id} 'outer', finished: 2 compiles, 0 graph breaks, 0 recompiles; in {workplace.database}>",
         "True late",
         "compileboard.collectors.api observe",
     ]
-    rows = place.rows(
+    rows = workplace.rows(
         "select name, compile_count from runs join run_totals on run_totals.run_id = runs.id order by started_us"
     )
     assert [tuple(row.values()) for row in rows] == [("outer", 2), ("own", 1)]
-    assert place.one("select value from run_tags where key = 'hf_token'") == "<withheld>"
-    assert b"hunter2Xyzzy" not in place.all_bytes()
+    assert workplace.value("select value from run_tags where key = 'hf_token'") == "<withheld>"
+    assert b"hunter2Xyzzy" not in workplace.all_bytes()
 
 
 INSIDE = """
@@ -158,14 +158,14 @@ print(run.id)
 
 
 @pytest.mark.parametrize("own_trace", [False, True])
-def test_install_inside_an_observed_program_says_so_and_records_once(place: Workplace, own_trace: bool) -> None:
-    env = {"TORCH_TRACE": str(place.folder / "trace")} if own_trace else {}
-    finished = place.run(place.write(INSIDE), env=env)
+def test_install_inside_an_observed_program_says_so_and_records_once(workplace: Workplace, own_trace: bool) -> None:
+    env = {"TORCH_TRACE": str(workplace.folder / "trace")} if own_trace else {}
+    finished = workplace.run(workplace.write(INSIDE), env=env)
     assert finished.returncode == 0, finished.stderr
     assert "already installed in this process by `collectors run`" in finished.stderr
-    assert place.only_run()["id"] == finished.stdout.strip()
-    assert place.only_run()["compile_count"] == 1
-    assert not (place.folder / "compileboard.db").exists()
+    assert workplace.only_run()["id"] == finished.stdout.strip()
+    assert workplace.only_run()["compile_count"] == 1
+    assert not (workplace.folder / "compileboard.db").exists()
 
 
 ENDING = """
@@ -179,10 +179,10 @@ raise ValueError("theirs")
 
 
 @pytest.mark.parametrize(("how", "code", "state"), [("kill", -9, "interrupted"), ("raise", 1, "failed")])
-def test_an_installed_program_that_ends_badly(place: Workplace, how: str, code: int, state: str) -> None:
-    assert place.plain(place.write(ENDING), place.database, how).returncode == code
-    wait_for(lambda: place.database.exists() and place.spools == [])
-    assert (place.only_run()["state"], place.only_run()["compile_count"]) == (state, 1)
+def test_an_installed_program_that_ends_badly(workplace: Workplace, how: str, code: int, state: str) -> None:
+    assert workplace.plain(workplace.write(ENDING), workplace.database, how).returncode == code
+    wait_for(lambda: workplace.database.exists() and workplace.spools == [])
+    assert (workplace.only_run()["state"], workplace.only_run()["compile_count"]) == (state, 1)
 
 
 WITHOUT_PLACE = """
@@ -195,16 +195,19 @@ print(len(said), said[0].message, repr(run)[:5])
 """
 
 
-def test_a_database_or_home_that_cannot_be_written_is_a_warning_and_the_run_waits(place: Workplace) -> None:
-    program = place.write(WITHOUT_PLACE)
-    lost = place.plain(program, place.database, env={"COMPILEBOARD_HOME": "/proc/none"})
+def test_a_database_or_home_that_cannot_be_written_is_a_warning_and_the_run_waits(workplace: Workplace) -> None:
+    program = workplace.write(WITHOUT_PLACE)
+    lost = workplace.plain(program, workplace.database, env={"COMPILEBOARD_HOME": "/proc/none"})
     assert (lost.returncode, lost.stderr) == (0, "")
     assert lost.stdout.startswith("1 CompileBoard does not record this process: the spool folder ")
-    done = place.plain(program, place.folder / "no" / "t.db")
+    done = workplace.plain(program, workplace.folder / "no" / "t.db")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("1 CompileBoard does not record this run yet, it waits in its spool: ")
-    (place.folder / "no").mkdir()
+    (workplace.folder / "no").mkdir()
     # Its recorder may still be waiting for the database, and is then as quick as the command.
     wait_for(
-        lambda: "finished" in place.collect("list", "--db", place.folder / "no" / "t.db").stdout and not place.spools
+        lambda: (
+            "finished" in workplace.collect("list", "--db", workplace.folder / "no" / "t.db").stdout
+            and not workplace.spools
+        )
     )

@@ -125,7 +125,7 @@ def project(tmp_path: Path) -> Path:
 def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
     done = _pytest(project)
     assert _failed(done) == FAILING | BREAKING, done.stdout + done.stderr
-    for said in (
+    for sentence in (
         "1 new graph break (0 known)",
         "at suite/test_model.py:7 in model",
         "suite/test_model.py:7 in model: torch._dynamo.graph_break()",
@@ -135,12 +135,12 @@ def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
         "because 0/1 failed: ",
         "nothing was observed; run the model inside",
     ):
-        assert said in done.stdout
+        assert sentence in done.stdout
     assert "_pytest/" not in done.stdout and "pytest_plugin.py" not in done.stdout
     assert _failed(_pytest(project, "--compileboard-update")) == FAILING
-    kept = json.loads((project / "suite" / "graph_breaks.json").read_text())
-    assert {test_name.removeprefix("test_model.py::").removeprefix("TestModel::") for test_name in kept} == BREAKING
-    assert kept["test_model.py::test_breaks"][0]["where"] == "suite/test_model.py in model"
+    baseline = json.loads((project / "suite" / "graph_breaks.json").read_text())
+    assert {test_name.removeprefix("test_model.py::").removeprefix("TestModel::") for test_name in baseline} == BREAKING
+    assert baseline["test_model.py::test_breaks"][0]["where"] == "suite/test_model.py in model"
     assert _failed(_pytest(project)) == FAILING
     moved = (project / "suite" / "test_model.py").read_text().replace("def model", "# a line more\n\ndef model")
     (project / "suite" / "test_model.py").write_text(moved.replace("== [7]", "== [9]"))

@@ -24,19 +24,19 @@ order by failures.id
 @pytest.fixture(scope="module")
 def caught(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """Observe a program that catches all that its compiled code raises."""
-    place = Workplace(tmp_path_factory.mktemp("caught"))
-    finished = place.run(RAISING, "eager", "cpp", "tangent", "wrapper", "nested", "checkpointed", "after_reset")
+    workplace = Workplace(tmp_path_factory.mktemp("caught"))
+    finished = workplace.run(RAISING, "eager", "cpp", "tangent", "wrapper", "nested", "checkpointed", "after_reset")
     assert (finished.returncode, finished.stdout) == (0, "went on to its end\n"), finished.stderr
-    return place
+    return workplace
 
 
-def ended(place: Workplace, *words: str, **options: Any) -> tuple[Any, list[dict[str, Any]]]:
+def ended(workplace: Workplace, *words: str, **options: Any) -> tuple[Any, list[dict[str, Any]]]:
     """Observe a program that its exception ends, and check that it says what it says without us."""
-    finished, plain = place.run(RAISING, "end", *words, **options), place.plain(RAISING, "end", *words)
-    said = finished.stderr[: len(plain.stderr)]  # what `run` itself says comes after it
-    assert plain.stderr in finished.stderr, said
+    finished, plain = workplace.run(RAISING, "end", *words, **options), workplace.plain(RAISING, "end", *words)
+    message = finished.stderr[: len(plain.stderr)]  # what `run` itself says comes after it
+    assert plain.stderr in finished.stderr, message
     assert finished.returncode == plain.returncode
-    return finished, place.rows(FAILURES)
+    return finished, workplace.rows(FAILURES)
 
 
 def test_what_compiled_code_raises_is_recorded_once_each(caught: Workplace) -> None:
@@ -58,7 +58,7 @@ def test_a_failure_knows_its_compile_and_the_programs_line(caught: Workplace) ->
     assert all(row["compile"] == row["compile_id"] is not None for row in rows)
     assert rows[-1]["generation"] == 0  # that of the code, not of the reset() since
     assert {row["file"] for row in rows} == {"tests/programs/raising.py"}
-    assert caught.one("select max(generation) from compiles") == 2
+    assert caught.value("select max(generation) from compiles") == 2
     assert rows[0]["function"] == "pick"
     assert "index out of bounds" in rows[1]["message"]
     assert rows[3]["message"].startswith("Output 0 of Unbind")
@@ -87,45 +87,45 @@ def test_ten_thousand_repetitions_are_few_records(caught: Workplace) -> None:
     ],
 )
 def test_what_ends_a_program_is_recorded_once(
-    place: Workplace, word: str, phase: str, error_type: str, compile_id: str | None
+    workplace: Workplace, word: str, phase: str, error_type: str, compile_id: str | None
 ) -> None:
-    finished, rows = ended(place, word)
+    finished, rows = ended(workplace, word)
     assert finished.returncode == 1
     (row,) = rows
     assert (row["phase"], row["error_type"], row["compile_id"]) == (phase, error_type, compile_id)
     assert (row["ended_program"], row["occurrence_count"]) == (1, 1)
-    assert b"hunter2" not in caught_bytes(place)
+    assert b"hunter2" not in caught_bytes(workplace)
 
 
-def caught_bytes(place: Workplace) -> bytes:
+def caught_bytes(workplace: Workplace) -> bytes:
     """Return what is stored of failures: argv and environment have tests of their own."""
-    return "".join(str(event) for event in place.events("runtime_failed")).encode()
+    return "".join(str(event) for event in workplace.events("runtime_failed")).encode()
 
 
-def test_leaving_by_sys_exit_is_no_failure(place: Workplace) -> None:
-    finished, rows = ended(place, "leave")
+def test_leaving_by_sys_exit_is_no_failure(workplace: Workplace) -> None:
+    finished, rows = ended(workplace, "leave")
     assert (finished.returncode, rows) == (3, [])
 
 
-def test_a_worker_that_ends_by_compiled_code_says_so(place: Workplace) -> None:
-    finished = place.run(RAISING, "worker")
+def test_a_worker_that_ends_by_compiled_code_says_so(workplace: Workplace) -> None:
+    finished = workplace.run(RAISING, "worker")
     assert "the worker ended with 1" in finished.stdout
-    (row,) = place.rows(FAILURES)
+    (row,) = workplace.rows(FAILURES)
     assert (row["phase"], row["error_type"], row["ended_program"]) == ("forward", "IndexError", 1)
     assert row["compile"] == "0/0"
 
 
-def test_dynamo_never_compiles_what_stands_around_a_backward(place: Workplace) -> None:
-    finished = place.run(RAISING, "in_compiled")
+def test_dynamo_never_compiles_what_stands_around_a_backward(workplace: Workplace) -> None:
+    finished = workplace.run(RAISING, "in_compiled")
     assert finished.returncode == 0, finished.stderr
-    assert place.rows(FAILURES) == []
-    names = {row["name"] for row in place.rows("select distinct name from functions")}
+    assert workplace.rows(FAILURES) == []
+    names = {row["name"] for row in workplace.rows("select distinct name from functions")}
     assert not any("watched" in name for name in names)
     assert any("step" in name for name in names)
 
 
-def test_no_source_keeps_no_line_in_a_traceback(place: Workplace) -> None:
-    ended(place, "unrelated", options=("--no-source",))
-    (event,) = place.events("runtime_failed")
+def test_no_source_keeps_no_line_in_a_traceback(workplace: Workplace) -> None:
+    ended(workplace, "unrelated", options=("--no-source",))
+    (event,) = workplace.events("runtime_failed")
     assert "<source withheld " in event["text"]
     assert "yield lambda" not in event["text"]

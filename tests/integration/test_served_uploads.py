@@ -106,9 +106,9 @@ def test_an_archive_of_two_ranks_becomes_one_run(base: str) -> None:
 def test_a_raw_body_is_a_log_too(base: str) -> None:
     body = read_log("torch2.13-guards")
     address = f"{base}/api/v1/imports?filename=guards.log.gz&redact_source=yes"
-    status, said = call(address, gzip.compress(body), "application/octet-stream")
+    status, answer = call(address, gzip.compress(body), "application/octet-stream")
     assert status == 202
-    done = wait(base, said["data"]["id"])
+    done = wait(base, answer["data"]["id"])
     assert (done["name"], done["state"], done["read_bytes"]) == ("guards.log.gz", "done", len(body))
     assert call(f"{base}/api/v1/runs/{done['run_id']}")[1]["data"]["logs"][0]["redacted"] is True
 
@@ -144,9 +144,9 @@ def test_a_bomb_is_ended_and_the_message_names_the_limit(base: str) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused_announced_or_not(base: str) -> None:
-    status, said = send(base, [("big.log", b"x" * (3 << 20))])
+    status, answer = send(base, [("big.log", b"x" * (3 << 20))])
     assert status == 413
-    assert "takes 2 MiB" in said["error"] and "COMPILEBOARD_UPLOAD_MIB" in said["error"]
+    assert "takes 2 MiB" in answer["error"] and "COMPILEBOARD_UPLOAD_MIB" in answer["error"]
     host, _, port = base.removeprefix("http://").partition(":")
     import http.client
 
@@ -171,8 +171,8 @@ def test_a_body_that_is_too_large_is_refused_announced_or_not(base: str) -> None
     ],
 )
 def test_a_field_that_cannot_be_used_is_400(base: str, fields: dict[str, str], sentence: str) -> None:
-    status, said = send(base, [("a.log", BREAKS)], **fields)
-    assert (status, sentence in said["error"]) == (400, True)
+    status, answer = send(base, [("a.log", BREAKS)], **fields)
+    assert (status, sentence in answer["error"]) == (400, True)
 
 
 def test_an_upload_without_a_file_is_400_and_another_sites_is_403(base: str) -> None:
@@ -188,8 +188,8 @@ def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(base: str,
     with (database.with_name("team.db-imports") / "running").open("rb") as running:
         fcntl.flock(running, fcntl.LOCK_EX)  # as if a long import ran
         waiting = [send(base, [(f"{letter}.log", BREAKS)])[1]["data"]["id"] for letter in "ab"]
-        status, said = send(base, [("c.log", BREAKS)])
-        assert (status, said["retry_after"]) == (429, "10")
+        status, answer = send(base, [("c.log", BREAKS)])
+        assert (status, answer["retry_after"]) == (429, "10")
         for _ in range(12):  # a connection each: both workers are asked
             assert [wait(base, import_id, "waiting")["state"] for import_id in waiting] == ["waiting", "waiting"]
     assert [wait(base, import_id)["state"] for import_id in waiting] == ["done", "done"]
@@ -243,13 +243,13 @@ def test_a_killed_child_leaves_a_sentence_and_a_run_that_is_not_running(base: st
 
 def _find_child(database: Path) -> int:
     for _ in range(200):
-        for place in Path("/proc").glob("[0-9]*"):
+        for folder in Path("/proc").glob("[0-9]*"):
             try:
                 if (
-                    f"--db={database}".encode() in (place / "cmdline").read_bytes()
-                    and b"import" in (place / "cmdline").read_bytes()
+                    f"--db={database}".encode() in (folder / "cmdline").read_bytes()
+                    and b"import" in (folder / "cmdline").read_bytes()
                 ):
-                    return int(place.name)
+                    return int(folder.name)
             except OSError:
                 continue
         time.sleep(0.02)

@@ -26,10 +26,10 @@ def torch_log(folder: Path) -> list[Captured]:
 
 def traced(tmp_path_factory: pytest.TempPathFactory, program: Path) -> tuple[Workplace, list[Captured]]:
     """Observe a program that also writes torch's own log."""
-    place = Workplace(tmp_path_factory.mktemp("traced"))
-    done = place.run(program, env={"TORCH_TRACE": str(place.folder / "trace")})
+    workplace = Workplace(tmp_path_factory.mktemp("traced"))
+    done = workplace.run(program, env={"TORCH_TRACE": str(workplace.folder / "trace")})
     assert done.returncode == 0, done.stderr
-    return place, torch_log(place.folder / "trace")
+    return workplace, torch_log(workplace.folder / "trace")
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,10 @@ def guards(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, list[Ca
 @pytest.fixture(scope="module")
 def tapped(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """Observe the same programs with nothing else reading torch's events."""
-    place = Workplace(tmp_path_factory.mktemp("tapped"))
+    workplace = Workplace(tmp_path_factory.mktemp("tapped"))
     for program in (PROGRAMS / "breaks.py", PROGRAMS / "recompiles.py"):
-        assert place.run(program, options=("--name", program.stem)).returncode == 0
-    return place
+        assert workplace.run(program, options=("--name", program.stem)).returncode == 0
+    return workplace
 
 
 def count(log: list[Captured], name: str) -> int:
@@ -65,49 +65,49 @@ BREAK_ROWS = """
 
 
 def test_every_break_of_torchs_log_is_a_row_with_its_id(breaks: tuple[Workplace, list[Captured]]) -> None:
-    place, log = breaks
-    rows = place.rows(BREAK_ROWS, name="breaks%")
-    said = [c.payload for c in log if c.name == "artifact:dynamo_graph_break_reason"]
-    assert len(rows) == len(said) >= 19
-    texts = Counter(event["text"] for event in place.events("graph_broke"))
-    assert texts == Counter(said)
+    workplace, log = breaks
+    rows = workplace.rows(BREAK_ROWS, name="breaks%")
+    reasons = [c.payload for c in log if c.name == "artifact:dynamo_graph_break_reason"]
+    assert len(rows) == len(reasons) >= 19
+    texts = Counter(event["text"] for event in workplace.events("graph_broke"))
+    assert texts == Counter(reasons)
     assert all(row["gb_id"] for row in rows)
     assert len({row["gb_id"] for row in rows}) >= 12
     assert {row["outcome"] for row in rows} <= {"resumed", "skipped"}
 
 
 def test_every_start_error_and_record_of_torchs_log_is_a_row(breaks: tuple[Workplace, list[Captured]]) -> None:
-    place, log = breaks
-    assert len(place.events("compile_started")) == count(log, "dynamo_start")
-    assert place.one("select count(*) from failures") == count(log, "artifact:dynamo_error")
-    assert place.one("select count(*) from compilations") == count(log, "compilation_metrics")
-    assert place.one("select count(*) from compiles where outcome in ('announced', 'started')") == 0
+    workplace, log = breaks
+    assert len(workplace.events("compile_started")) == count(log, "dynamo_start")
+    assert workplace.value("select count(*) from failures") == count(log, "artifact:dynamo_error")
+    assert workplace.value("select count(*) from compilations") == count(log, "compilation_metrics")
+    assert workplace.value("select count(*) from compiles where outcome in ('announced', 'started')") == 0
 
 
 def test_the_tap_sees_what_the_log_sees(breaks: tuple[Workplace, list[Captured]], tapped: Workplace) -> None:
-    place, _ = breaks
+    workplace, _ = breaks
 
     def rows(where: Workplace) -> Counter[Any]:
         return Counter(tuple(row.values()) for row in where.rows(BREAK_ROWS, name="breaks%"))
 
-    assert rows(place) == rows(tapped)
+    assert rows(workplace) == rows(tapped)
     answers = [json.loads(row["capabilities"]) for row in tapped.rows("select capabilities from processes")]
     assert {answer["events"] for answer in answers} == {"ok"}
     assert {answer["metrics"] for answer in answers} == {"ok"}
 
 
 def test_every_recompile_of_torchs_log_is_a_row_with_every_guard(guards: tuple[Workplace, list[Captured]]) -> None:
-    place, log = guards
+    workplace, log = guards
     payloads = [c.payload for c in log if c.name == "artifact:recompile_reasons"]
     reasons = [r for p in payloads for r in (json.loads(p) if isinstance(p, str) and p.startswith("[") else [p])]
-    assert place.one("select count(*) from recompiles") == len(payloads) > 50
-    assert place.one("select count(*) from guard_failures") == len(reasons)
-    assert place.one("select count(*) from recompiles where function_id is null") == 0
+    assert workplace.value("select count(*) from recompiles") == len(payloads) > 50
+    assert workplace.value("select count(*) from guard_failures") == len(reasons)
+    assert workplace.value("select count(*) from recompiles where function_id is null") == 0
 
 
 def test_each_category_is_produced_and_none_is_unknown(guards: tuple[Workplace, list[Captured]]) -> None:
-    place, _ = guards
-    rows = place.rows("select category, suggestion, reason from recompile_causes")
+    workplace, _ = guards
+    rows = workplace.rows("select category, suggestion, reason from recompile_causes")
     assert {row["category"] for row in rows} == set(BY_NAME) - NOT_ON_CPU
     assert [row for row in rows if not row["suggestion"]] == []
 
@@ -125,13 +125,13 @@ def test_a_recompile_limit_carries_the_functions_name(tapped: Workplace) -> None
     assert all(row["line"] for row in rows)
 
 
-def test_a_users_own_trace_is_as_without_us(place: Workplace) -> None:
+def test_a_users_own_trace_is_as_without_us(workplace: Workplace) -> None:
     """The same events in the same order from the same places; times, paths of the payloads and ids differ."""
     shapes = []
-    for run, folder in ((place.plain, "plain"), (place.run, "observed")):
-        done = run(PROGRAMS / "scenarios.py", "reset", "fullgraph", env={"TORCH_TRACE": str(place.folder / folder)})
+    for run, folder in ((workplace.plain, "plain"), (workplace.run, "observed")):
+        done = run(PROGRAMS / "scenarios.py", "reset", "fullgraph", env={"TORCH_TRACE": str(workplace.folder / folder)})
         assert done.returncode == 0, done.stderr
-        (log,) = (place.folder / folder).glob("*.log")
+        (log,) = (workplace.folder / folder).glob("*.log")
         lines = [line for line in log.read_text().splitlines() if line[:1] == "V" and "] {" in line]
         shapes.append([(line.split("] {")[0].split()[-1], name_of(line)) for line in lines])
     assert shapes[0] == shapes[1]

@@ -1,4 +1,4 @@
-"""Keep a run's events as test data: `python -m tests.tools.export_events DATABASE OUT.jsonl.xz`."""
+"""Write a run's events as test data: `python -m tests.tools.export_events DATABASE OUT.jsonl.xz`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ order by process_id, configs.kind, config_hash
 def list_configs(reader: sqlite3.Connection) -> list[ConfigSeen]:
     """Make the events again that the configurations came in."""
     return [
-        ConfigSeen(row["process_id"], -2 - place, 0, row["config_hash"], row["kind"], unpack(row["body"]))
-        for place, row in enumerate(reader.execute(CONFIGS))
+        ConfigSeen(row["process_id"], -2 - position, 0, row["config_hash"], row["kind"], unpack(row["body"]))
+        for position, row in enumerate(reader.execute(CONFIGS))
     ]
 
 

@@ -60,8 +60,8 @@ def find_tests(root: Path, module: str) -> list[str]:
     tests = {str(path.relative_to(root)): imported_modules(path) for path in _python(root, ("tests/unit",))}
     near, seen = {_dotted(root, root / module)}, set[str]()
     while near:
-        if found := sorted(name for name, names in tests.items() if names & near and "/test_" in name):
-            return found
+        if nearest := sorted(name for name, names in tests.items() if names & near and "/test_" in name):
+            return nearest
         seen |= near
         near = {name for name, names in sources.items() if names & near} - seen
     return []

@@ -27,7 +27,7 @@ PLAIN_CODE = {"TORCHINDUCTOR_VEC_ISA_OK": "0", "TORCHINDUCTOR_CPP_CACHE_PRECOMPI
 
 @dataclass
 class Workplace:
-    """Hold a folder with a database, a spool home and programs of its own; nothing outside it is touched."""
+    """A folder with a database, a spool home and programs of its own; nothing outside it is touched."""
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Workplace:
         return sorted((self.home / "spool").glob("*"))
 
     def environ(self, **changes: str) -> dict[str, str]:
-        kept = {
+        inherited = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("COMPILEBOARD_", "TORCH_", "PYTHON", "TORCHDYNAMO_", "TORCHINDUCTOR_"))
         }
         own = {"PYTHONPATH": str(ROOT), "COMPILEBOARD_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
-        return {**kept, **own, **PLAIN_CODE, **self.environment, **changes}
+        return {**inherited, **own, **PLAIN_CODE, **self.environment, **changes}
 
     def write(self, text: str, name: str = "program.py") -> Path:
         path = self.folder / name
@@ -102,7 +102,7 @@ class Workplace:
             connection.row_factory = sqlite3.Row
             return [dict(row) for row in connection.execute(sql, values)]
 
-    def one(self, sql: str, **values: Any) -> Any:
+    def value(self, sql: str, **values: Any) -> Any:
         """Return the first column of the only row."""
         (row,) = self.rows(sql, **values)
         return next(iter(row.values()))
@@ -112,22 +112,22 @@ class Workplace:
         return row
 
     def losses(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        losses: dict[str, int] = {}
         try:
             rows = self.rows("select losses from processes where losses is not null")
         except sqlite3.Error:  # a test of files that are no database
             rows = []
         for row in rows:
             for reason, count in json.loads(row["losses"]).items():
-                found[reason] = found.get(reason, 0) + count
-        return found
+                losses[reason] = losses.get(reason, 0) + count
+        return losses
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         rows = self.rows("select body from events where kind = :kind order by process_id, sequence", kind=kind)
         return [json.loads(unpack(row["body"])) for row in rows]
 
     def check_integrity(self) -> None:
-        assert self.one("pragma integrity_check") == "ok"
+        assert self.value("pragma integrity_check") == "ok"
         assert self.rows("pragma foreign_key_check") == []
 
     def all_bytes(self) -> bytes:
@@ -160,11 +160,11 @@ def wait_for(condition: Any, seconds: float = 30.0) -> Any:
 def processes_of(home: Path) -> list[int]:
     """List the processes that were started with this home."""
     mark = f"COMPILEBOARD_HOME={home}\0".encode()
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             if mark in path.read_bytes():
-                found.append(int(path.parent.name))
+                pids.append(int(path.parent.name))
         except OSError:
             continue
-    return [pid for pid in found if pid != os.getpid()]
+    return [pid for pid in pids if pid != os.getpid()]

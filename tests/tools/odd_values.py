@@ -39,7 +39,7 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Record:
-    """Hold one record of a trace log. `payload_value` is its payload where that is JSON."""
+    """One record of a trace log. `payload_value` is its payload where that is JSON."""
 
     prefix: str
     header: dict[str, Any]
@@ -64,28 +64,28 @@ class Record:
 
     def places(self) -> Iterator[Place]:
         """List where a value of its stands: in its envelope, and in its payload where that is JSON."""
-        yield from (("header", *place) for place in _places(self.header))
+        yield from (("header", *path) for path in _places(self.header))
         if self.payload is not None:
             yield ("payload",)
-            yield from (("payload", *place) for place in _places(_parsed(self.payload)))
+            yield from (("payload", *path) for path in _places(_parsed(self.payload)))
 
-    def marked(self, place: Place) -> Record:
+    def marked(self, path: Place) -> Record:
         """Put the mark in place of a value."""
-        if place[0] == "header":
-            return replace(self, header=_marked(self.header, place[1:]))
-        return replace(self, payload=json.dumps(_marked(_parsed(self.payload or ""), place[1:]), indent=0))
+        if path[0] == "header":
+            return replace(self, header=_marked(self.header, path[1:]))
+        return replace(self, payload=json.dumps(_marked(_parsed(self.payload or ""), path[1:]), indent=0))
 
 
 def read_records(raw: bytes) -> list[Record]:
     """Split a log into its records."""
-    found: list[tuple[str, list[str]]] = []
+    pairs: list[tuple[str, list[str]]] = []
     for line in raw.decode("utf-8", "replace").split("\n"):
-        if line.startswith("\t") and found:
-            found[-1][1].append(line[1:])
+        if line.startswith("\t") and pairs:
+            pairs[-1][1].append(line[1:])
         elif "] {" in line:
-            found.append((line, []))
+            pairs.append((line, []))
     made = []
-    for line, payload in found:
+    for line, payload in pairs:
         prefix, _, body = line.partition("] {")
         made.append(Record(f"{prefix}] ", json.loads("{" + body), "\n".join(payload) if payload else None))
     return made
@@ -104,24 +104,31 @@ def _places(value: Any, depth: int = 0) -> Iterator[Place]:
         return
     for key, entry in value.items() if isinstance(value, dict) else list(enumerate(value))[:1]:
         yield (key,)
-        yield from ((key, *place) for place in _places(entry, depth + 1))
+        yield from ((key, *path) for path in _places(entry, depth + 1))
 
 
-def _marked(value: Any, place: Place) -> Any:
-    if not place:
+def _marked(value: Any, path: Place) -> Any:
+    if not path:
         return _MARK
     copy: Any = dict(value) if isinstance(value, dict) else list(value)
-    copy[place[0]] = _marked(value[place[0]], place[1:])
+    copy[path[0]] = _marked(value[path[0]], path[1:])
     return copy
 
 
 def surroundings(records: list[Record], target: int) -> tuple[list[Record], list[Record]]:
     """Choose a few records before and after one, with the names that their stacks need."""
-    names = [one for one in records[:target] if one.name == "str"]
-    starts = [one for one in records[:target] if one.name in ("dynamo_start", "chromium_event")][:3]
-    after = [one for one in records[target + 1 :] if one.name != "str"][:4]
-    ends = [one for one in records[target + 1 :] if one.name in ("compilation_metrics", "artifact:recompile_reasons")]
-    return [*names, *starts], [*after, *[one for one in ends[:2] if not any(one is record for record in after)]]
+    names = [record for record in records[:target] if record.name == "str"]
+    starts = [record for record in records[:target] if record.name in ("dynamo_start", "chromium_event")][:3]
+    after = [record for record in records[target + 1 :] if record.name != "str"][:4]
+    ends = [
+        record
+        for record in records[target + 1 :]
+        if record.name in ("compilation_metrics", "artifact:recompile_reasons")
+    ]
+    return [*names, *starts], [
+        *after,
+        *[record_ for record_ in ends[:2] if not any(record_ is record for record in after)],
+    ]
 
 
 class OddLogs:

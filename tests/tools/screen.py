@@ -1,4 +1,4 @@
-"""Draw what a program writes to a terminal on a small screen: enough of a VT100 to see what is where."""
+"""Render what a program writes to a terminal on a small screen: enough of a VT100 to see what is where."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _TOKEN = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|\x1b([78DM])|(.)", re.DOTALL)
 
 
 class Screen:
-    """Keep rows of text, a cursor and a scroll region. An escape sequence it does not know is an error."""
+    """Rows of text, a cursor and a scroll region. An escape sequence it does not know is an error."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self.rows, self.columns = rows, columns

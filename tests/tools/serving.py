@@ -20,21 +20,21 @@ _ADDRESS = re.compile(r"http://\S+:\d+")
 
 @dataclass
 class Server:
-    """Hold a server that answers at `address`, its process and what it said so far."""
+    """A server that answers at `address`, its process and its output so far."""
 
     address: str
     process: subprocess.Popen[str]
-    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     @property
     def output(self) -> str:
-        return "".join(self.said)
+        return "".join(self.lines)
 
 
 def server_environ(home: Path, **changes: str) -> dict[str, str]:
     """Make an environment without any of the person's own settings or spools."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_")}
-    return kept | {"PYTHONPATH": str(ROOT), "COMPILEBOARD_HOME": str(home)} | changes
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_")}
+    return inherited | {"PYTHONPATH": str(ROOT), "COMPILEBOARD_HOME": str(home)} | changes
 
 
 FRONT = (sys.executable, "-m", "compileboard.app")
@@ -70,9 +70,9 @@ def serving(database: Path, *options: str, front: tuple[str, ...] = FRONT, **set
 def _read(server: Server, first: Queue[str]) -> None:
     assert server.process.stdout is not None
     for line in server.process.stdout:
-        server.said.append(line)
-        if found := _ADDRESS.search(line):
-            first.put(found[0])
+        server.lines.append(line)
+        if match := _ADDRESS.search(line):
+            first.put(match[0])
     first.put("")
 
 

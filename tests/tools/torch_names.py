@@ -1,4 +1,4 @@
-"""Say what a torch wheel has of the names CompileBoard uses: `python -m tests.tools.torch_names WHEEL …`.
+"""List which of the names CompileBoard uses a torch wheel has: `python -m tests.tools.torch_names WHEEL …`.
 
 Nothing is installed: it reads the sources inside the wheels and prints a block a wheel, for docs/compatibility.md.
 """
@@ -80,8 +80,10 @@ def examine(wheel: str) -> dict[str, str]:
         path = module.replace(".", "/")
         source = files.get(f"{path}.py") or files.get(f"{path}/__init__.py") or ""
         # A config module gets its _config when it is installed, at import.
-        found = attribute in defined_names(source) or (attribute == "_config" and "install_config_module" in source)
-        answers[capability] = "yes" if found else "no"
+        is_defined = attribute in defined_names(source) or (
+            attribute == "_config" and "install_config_module" in source
+        )
+        answers[capability] = "yes" if is_defined else "no"
     for site, (path, pattern) in CALL_SITES.items():
         answers[site] = "yes" if re.search(pattern, files.get(path, "")) else "no"
     text = "\n".join(files.values())

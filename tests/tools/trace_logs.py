@@ -15,7 +15,7 @@ def read_trace_log(
     process_id: str,
     start_offset: int = 0,
     stats: ReadStats | None = None,
-    wanted: Callable[[str], bool] = is_event,
+    selects: Callable[[str], bool] = is_event,
 ) -> Iterator[Captured]:
     """Stream a log's records, those that become events by default, each with its line's byte offset as sequence.
 
@@ -29,4 +29,4 @@ def read_trace_log(
         clock = LogClock.of(file.read(8 << 20), fallback_us=int(Path(path).stat().st_mtime * 1e6))
         file.seek(0)
         log = TraceLog(file, process_id, clock, start_offset=start_offset, stats=stats)
-        yield from (captured for captured in log.read() if wanted(captured.name))
+        yield from (captured for captured in log.read() if selects(captured.name))

@@ -40,16 +40,16 @@ def send(base: str, files: list[tuple[str, bytes]], **fields: str) -> tuple[int,
 def wait(base: str, import_id: str, *states: str) -> dict[str, Any]:
     """Ask how an import stands until it is in one of some states."""
     for _ in range(400):
-        status, said = call(f"{base}/api/v1/imports/{import_id}")
-        assert status == 200, said
-        if said["data"]["state"] in (states or ENDED):
-            return dict(said["data"])
+        status, answer = call(f"{base}/api/v1/imports/{import_id}")
+        assert status == 200, answer
+        if answer["data"]["state"] in (states or ENDED):
+            return dict(answer["data"])
         time.sleep(0.05)
-    raise AssertionError(f"import {import_id} goes on and on: {said}")
+    raise AssertionError(f"import {import_id} goes on and on: {answer}")
 
 
 def send_and_wait(base: str, files: list[tuple[str, bytes]], **fields: str) -> dict[str, Any]:
     """Send files and return how their import ended."""
-    status, said = send(base, files, **fields)
-    assert status == 202, said
-    return wait(base, said["data"]["id"])
+    status, answer = send(base, files, **fields)
+    assert status == 202, answer
+    return wait(base, answer["data"]["id"])

@@ -70,10 +70,10 @@ def test_an_option_without_its_value_is_refused_with_the_commands_usage(
 
 
 @pytest.mark.parametrize("dashes", [["--"], []])
-def test_run_leaves_the_commands_own_words_alone(place: Workplace, dashes: list[str]) -> None:
+def test_run_leaves_the_commands_own_words_alone(workplace: Workplace, dashes: list[str]) -> None:
     words = ["--help", "--db", "x", "-h", "--", "--level", "much", "--"]
     program = [sys.executable, "-c", "import sys; print(sys.argv[1:])", *words]
-    done = place.collect("run", "--quiet", "--db", place.database, *dashes, *program)
+    done = workplace.collect("run", "--quiet", "--db", workplace.database, *dashes, *program)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{words}\n", "")
 
 
@@ -91,10 +91,10 @@ def test_an_error_is_explained_with_the_commands_database() -> None:
     @group.command(cls=Command)
     @click.option("--db", cls=Option)
     @click.argument("text")
-    def one(db: str, text: str) -> None:
+    def failing(db: str, text: str) -> None:
         raise {"value": ValueError, "key": KeyError}[text](text)
 
-    assert run_group(group, ["one", "--db", "a.db", "value"], "prog") == REFUSED
+    assert run_group(group, ["failing", "--db", "a.db", "value"], "prog") == REFUSED
     with pytest.raises(KeyError):
-        run_group(group, ["one", "key"], "prog")
+        run_group(group, ["failing", "key"], "prog")
     assert seen == [("value", "a.db"), ("'key'", None)]

@@ -60,12 +60,12 @@ def test_timeline_is_drawn_and_zoomed_by_keyboard_wheel_and_button(tab: Page, ti
     tab.focus(CANVAS)
     tab.keyboard.press("+")
     settle(tab)
-    one = window(tab)
+    view = window(tab)
     tab.hover(CANVAS)
     tab.mouse.wheel(0, -300)
     settle(tab)
     two = window(tab)
-    assert one[0] <= two[0] < two[1] <= one[1] and two != one
+    assert view[0] <= two[0] < two[1] <= view[1] and two != view
     assert pixels(tab) != first
     tab.get_by_role("button", name="All").click()
     settle(tab)
@@ -91,8 +91,8 @@ def test_a_phase_is_chosen_by_keys_and_opens_its_compile(tab: Page, timeline: st
     tab.goto(timeline)
     tab.focus(CANVAS)
     tab.keyboard.press("Shift+ArrowRight")
-    said = tab.inner_text("#flame-said")
-    assert said.startswith("dynamo, compile ")
+    text = tab.inner_text("#flame-said")
+    assert text.startswith("dynamo, compile ")
     tab.keyboard.press("Shift+ArrowDown")
     assert "% of dynamo" in tab.inner_text("#flame-said")
     tab.keyboard.press("Enter")

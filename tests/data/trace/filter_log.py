@@ -19,19 +19,19 @@ from compileboard.collectors.decode.records import is_event
 
 def records(path: Path) -> list[tuple[str, str | None]]:
     """Split a log into (line, payload)."""
-    found: list[tuple[str, list[str]]] = []
+    pairs: list[tuple[str, list[str]]] = []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        if line.startswith("\t") and found:
-            found[-1][1].append(line[1:])
+        if line.startswith("\t") and pairs:
+            pairs[-1][1].append(line[1:])
         elif "] {" in line:
-            found.append((line, []))
-    return [(line, "\n".join(payload) if payload else None) for line, payload in found]
+            pairs.append((line, []))
+    return [(line, "\n".join(payload) if payload else None) for line, payload in pairs]
 
 
 def shorten(value: Any) -> Any:
-    """Keep the number of a cache key's components, not their text."""
+    """Shorten the text of a cache key's components, but not their number."""
     if isinstance(value, dict) and isinstance(value.get("components"), list):
-        return {**value, "components": [str(one)[:24] for one in value["components"]]}
+        return {**value, "components": [str(component)[:24] for component in value["components"]]}
     return value
 
 
@@ -49,7 +49,7 @@ def rewrite(line: str, payload: str | None, more: frozenset[str] = frozenset()) 
             payload = json.dumps(shorten(json.loads(payload)))
         if "has_payload" in header:
             header["has_payload"] = hashlib.md5(payload.encode()).hexdigest()
-        lines = [f"\t{one}" for one in payload.split("\n")]
+        lines = [f"\t{item}" for item in payload.split("\n")]
     return "\n".join([f"{prefix}] {json.dumps(header)}", *lines, ""])
 
 
@@ -58,7 +58,7 @@ def main(source: str, target: str, *changes: str) -> None:
     out = []
     more = frozenset(change[1:] for change in changes if change.startswith("+"))
     for line, payload in records(Path(source)):
-        for change in (one for one in changes if not one.startswith("+")):
+        for change in (change for change in changes if not change.startswith("+")):
             old, _, new = change.partition("=")
             line, payload = line.replace(old, new), payload.replace(old, new) if payload is not None else None
         written = rewrite(line, payload, more)

@@ -24,36 +24,45 @@ PLANTED = ROOT / "tests" / "data" / "bench" / "planted.py"
 QUICK = ["--quick", "--backend", "aot_eager", "--device", "cpu"]
 
 
-def bench(place: Workplace, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "compileboard.collectors", "bench", "--db", str(place.database), *QUICK, *words]
+def bench(workplace: Workplace, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.collectors",
+        "bench",
+        "--db",
+        str(workplace.database),
+        *QUICK,
+        *words,
+    ]
     return subprocess.run(
-        command, env=place.environ(), cwd=place.folder, capture_output=True, text=True, check=False, timeout=560
+        command, env=workplace.environ(), cwd=workplace.folder, capture_output=True, text=True, check=False, timeout=560
     )
 
 
-def label(place: Workplace, backend: str = "aot_eager") -> str:
+def label(workplace: Workplace, backend: str = "aot_eager") -> str:
     """Return the label of a quick run in this environment."""
-    return "_".join([backend, "quick", *list_torch_variables(place.environ())])
+    return "_".join([backend, "quick", *list_torch_variables(workplace.environ())])
 
 
-def rows(place: Workplace, query: str) -> list[dict[str, Any]]:
-    connection = sqlite3.connect(place.database)
+def rows(workplace: Workplace, query: str) -> list[dict[str, Any]]:
+    connection = sqlite3.connect(workplace.database)
     connection.row_factory = sqlite3.Row
     with connection:
-        found = [dict(row) for row in connection.execute(query)]
+        records = [dict(row) for row in connection.execute(query)]
     connection.close()
-    return found
+    return records
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, subprocess.CompletedProcess[str]]:
     """Measure every planted model once: those whose accuracy is looked at by both experiments."""
-    place = Workplace(tmp_path_factory.mktemp("planted"))
+    workplace = Workplace(tmp_path_factory.mktemp("planted"))
     only = ["--only", f"path:{PLANTED}", "--timeout", "120", "--performance"]
     judged = "^(Fine|Breaks|WrongAnswer|Unsteady|EagerFails|Leaves)$"
-    said = bench(place, *only, "--accuracy", "-k", judged, "--tag", "nightly")
-    assert bench(place, *only, "-x", f"{judged}|Hangs").returncode == 0, "one is skipped, which is no failure"
-    return place, said
+    done = bench(workplace, *only, "--accuracy", "-k", judged, "--tag", "nightly")
+    assert bench(workplace, *only, "-x", f"{judged}|Hangs").returncode == 0, "one is skipped, which is no failure"
+    return workplace, done
 
 
 def result(planted: Any, model: str, experiment: str) -> dict[str, Any]:
@@ -77,11 +86,11 @@ def test_what_works_is_measured_whole(planted: Any) -> None:
 
 
 def test_repeats_are_kept_in_their_order(planted: Any) -> None:
-    found = rows(
+    repeat_rows = rows(
         planted[0],
         f"select name, body from result_repeats where result_id = {result(planted, 'Fine', 'performance')['id']}",
     )
-    repeats = {row["name"]: json.loads(unpack(row["body"])) for row in found}
+    repeats = {row["name"]: json.loads(unpack(row["body"])) for row in repeat_rows}
     peaks = {"eager_peak_gb": 1, "compiled_peak_gb": 1}
     assert {name: len(values) for name, values in repeats.items()} == {"eager": 3, "compiled": 3, **peaks}
 
@@ -132,10 +141,10 @@ def test_a_traceback_is_kept_and_a_crash_says_what_it_printed(planted: Any) -> N
 
 
 def test_the_summary_names_what_failed_and_why(planted: Any) -> None:
-    said = planted[1]
-    assert said.returncode == 0, said.stderr
-    assert "pass_rate=" in said.stdout and "gmean=" in said.stdout
-    assert "failed (fail_accuracy: wrong result): WrongAnswer (accuracy)" in said.stdout
+    done = planted[1]
+    assert done.returncode == 0, done.stderr
+    assert "pass_rate=" in done.stdout and "gmean=" in done.stdout
+    assert "failed (fail_accuracy: wrong result): WrongAnswer (accuracy)" in done.stdout
     run = rows(planted[0], "select state, source, suite, name from runs order by started_us")[0]
     assert run == {"state": "finished", "source": "bench", "suite": "local", "name": "bench local"}
     assert {"key": "tag", "value": "nightly"} in rows(planted[0], "select key, value from run_tags")
@@ -143,29 +152,29 @@ def test_the_summary_names_what_failed_and_why(planted: Any) -> None:
 
 def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
     words = result(planted, "Fine", "performance")["command"].split()
-    place = planted[0]
-    before = len(rows(place, "select id from runs"))
+    workplace = planted[0]
+    before = len(rows(workplace, "select id from runs"))
     done = subprocess.run(
-        [sys.executable, "-m", "compileboard.collectors", *words[words.index("bench") :], "--db", str(place.database)],
-        env=place.environ(), cwd=place.folder, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "compileboard.collectors", *words[words.index("bench") :], "--db", workplace.database],
+        env=workplace.environ(), cwd=workplace.folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert len(rows(place, "select id from runs")) == before + 1
-    again = rows(place, "select series_id from results where experiment = 'performance' order by id desc limit 1")
+    assert len(rows(workplace, "select id from runs")) == before + 1
+    again = rows(workplace, "select series_id from results where experiment = 'performance' order by id desc limit 1")
     assert again == [{"series_id": result(planted, "Fine", "accuracy")["series_id"]}]
 
 
 def test_a_hang_is_a_timeout(tmp_path: Path) -> None:
-    place = Workplace(tmp_path)
-    done = bench(place, "--only", f"path:{PLANTED},model:Hangs", "--timeout", "12")
+    workplace = Workplace(tmp_path)
+    done = bench(workplace, "--only", f"path:{PLANTED},model:Hangs", "--timeout", "12")
     assert done.returncode == 1, "all that was asked for failed"
-    (row,) = rows(place, "select status, reason, message from results")
+    (row,) = rows(workplace, "select status, reason, message from results")
     assert (row["status"], row["reason"]) == ("failed", "timeout")
     assert "within 12 s" in row["message"]
 
 
 def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> None:
-    place = Workplace(tmp_path)
+    workplace = Workplace(tmp_path)
     only = ["--only", f"path:{PLANTED}", "-k", "Fine|Hangs"]
     command = [
         sys.executable,
@@ -173,35 +182,37 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
         "collectors",
         "bench",
         "--db",
-        str(place.database),
+        str(workplace.database),
         *QUICK,
         *only,
         "--timeout",
         "40",
     ]
-    with subprocess.Popen(command, env=place.environ(), cwd=place.folder, stderr=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(
+        command, env=workplace.environ(), cwd=workplace.folder, stderr=subprocess.PIPE, text=True
+    ) as started:
         assert started.stderr is not None
         for line in started.stderr:
             if " Fine " in line:  # the next one hangs
                 time.sleep(0.2)
                 os.kill(started.pid, signal.SIGINT)
                 break
-        said = started.stderr.read()
+        output = started.stderr.read()
     assert started.returncode == 130
-    assert "--resume" in said
-    assert [row["state"] for row in rows(place, "select state from runs")] == ["interrupted"]
-    assert rows(place, "select status from results") == [{"status": "measured"}]
-    done = bench(place, *only, "--timeout", "12", "--resume")
+    assert "--resume" in output
+    assert [row["state"] for row in rows(workplace, "select state from runs")] == ["interrupted"]
+    assert rows(workplace, "select status from results") == [{"status": "measured"}]
+    done = bench(workplace, *only, "--timeout", "12", "--resume")
     assert done.returncode == 0, "one was measured before"
     assert "of 1 model\n" in done.stdout, "the summary is of the whole run"
-    assert [row["state"] for row in rows(place, "select state from runs")] == ["finished"]
-    assert [row["reason"] for row in rows(place, "select reason from results order by id")] == [None, "timeout"]
-    assert bench(place, *only, "--channels-last", "--resume").returncode == 2, "other settings are another run"
+    assert [row["state"] for row in rows(workplace, "select state from runs")] == ["finished"]
+    assert [row["reason"] for row in rows(workplace, "select reason from results order by id")] == [None, "timeout"]
+    assert bench(workplace, *only, "--channels-last", "--resume").returncode == 2, "other settings are another run"
 
 
 def test_what_cannot_be_asked_for_is_said_and_records_nothing(tmp_path: Path) -> None:
-    place = Workplace(tmp_path)
-    done = bench(place, "-k", "no-such-model")
+    workplace = Workplace(tmp_path)
+    done = bench(workplace, "-k", "no-such-model")
     assert done.returncode == 2
     assert "no model of builtin is chosen" in done.stderr
-    assert not place.database.exists()
+    assert not workplace.database.exists()

@@ -25,13 +25,13 @@ order by runs.id
 """
 
 
-def test_versions_are_runs_of_their_own_commits(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMPILEBOARD_HOME", str(place.home))
-    setup, said = Setup(str(place.database), "cpu", "eager"), []
-    assert measure_history(setup, said.append, versions=[FIRST, PRINTS]) == 2
-    with closing(sqlite3.connect(place.database)) as connection:
+def test_versions_are_runs_of_their_own_commits(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPILEBOARD_HOME", str(workplace.home))
+    setup, lines = Setup(str(workplace.database), "cpu", "eager"), []
+    assert measure_history(setup, lines.append, versions=[FIRST, PRINTS]) == 2
+    with closing(sqlite3.connect(workplace.database)) as connection:
         first, second = connection.execute(FOUND).fetchall()
     assert first == (FIRST.subject, "main", "measured", 0, 1)
     assert second[:3] == (PRINTS.subject, "main", "measured") and second[3] > 0 and second[4] == 1
-    assert "[2/2]" in said[1] and "graph breaks" in said[1]
-    assert measure_history(setup, said.append, versions=[FIRST, PRINTS]) == 0, "it is there already"
+    assert "[2/2]" in lines[1] and "graph breaks" in lines[1]
+    assert measure_history(setup, lines.append, versions=[FIRST, PRINTS]) == 0, "it is there already"

@@ -71,9 +71,9 @@ def outcomes() -> dict[str, dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, json.dumps(TASKS)], capture_output=True, text=True, timeout=280, cwd=ROOT
     )
-    found = [json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")]
-    assert len(found) == len(TASKS), done.stderr[-3000:]
-    return {json.dumps(task): outcome for task, outcome in zip(TASKS, found)}
+    outcome_list = [json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")]
+    assert len(outcome_list) == len(TASKS), done.stderr[-3000:]
+    return {json.dumps(task): outcome for task, outcome in zip(TASKS, outcome_list)}
 
 
 @pytest.fixture

@@ -42,21 +42,21 @@ class Hangs(Net):
 """
 
 
-def bench(place: Workplace, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+def bench(workplace: Workplace, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
     command = [
         sys.executable,
         "-m",
         "compileboard.collectors",
         "bench",
         "--db",
-        str(place.database),
+        str(workplace.database),
         "--backend",
         "eager",
     ]
     return subprocess.Popen(
         [*command, "--quick", "--device", "cpu", *words],
-        env=place.environ(),
-        cwd=cwd or place.folder,
+        env=workplace.environ(),
+        cwd=cwd or workplace.folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -66,33 +66,33 @@ def bench(place: Workplace, *words: str, cwd: Path | None = None) -> subprocess.
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, str, str]:
     """Measure one model with a graph break, with every flag that leaves something behind."""
-    place = Workplace(tmp_path_factory.mktemp("whole"))
-    place.write("dev,name,batch_size,speedup\ncpu,Breaks,4,2.0\n", "before.csv")
+    workplace = Workplace(tmp_path_factory.mktemp("whole"))
+    workplace.write("dev,name,batch_size,speedup\ncpu,Breaks,4,2.0\n", "before.csv")
     leaves = ["--output-directory", "out", "--dump-raw-metrics", "--log-graph-breaks", "--export-profiler-trace"]
     told = ["--timing", "--baseline", "before.csv", "--warm-start-latency", "--only", f"path:{PLANTED},class:Breaks"]
-    with bench(place, *leaves, *told) as process:
+    with bench(workplace, *leaves, *told) as process:
         out, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
-    return place, out, err
+    return workplace, out, err
 
 
 def test_a_warm_start_is_a_second_process_that_the_result_does_not_count(whole: Any) -> None:
-    place, _, _ = whole
-    [row] = rows(place, "select * from results")
+    workplace, _, _ = whole
+    [row] = rows(workplace, "select * from results")
     assert row["warm_compilation_latency_s"] > 0
     assert "each in a process of its own" in row["facts"]
     tasks = [
         other_row["task"]
-        for other_row in rows(place, "select task from processes where task is not null order by task")
+        for other_row in rows(workplace, "select task from processes where task is not null order by task")
     ]
     assert tasks == ["local/Breaks/performance", "local/Breaks/performance/warm_start"]
     assert (row["graph_breaks"], row["recompiles"]) == (2, 0)
 
 
 def test_the_baseline_and_the_time_report_are_stored_and_said(whole: Any) -> None:
-    place, out, err = whole
-    values = {row["name"]: row["value"] for row in rows(place, "select name, value from result_values")}
-    [row] = rows(place, "select speedup from results")
+    workplace, out, err = whole
+    values = {row["name"]: row["value"] for row in rows(workplace, "select name, value from result_values")}
+    [row] = rows(workplace, "select speedup from results")
     assert values["baseline"] == 2.0 and values["speedup_vs_baseline"] == pytest.approx(row["speedup"] / 2)
     assert "2.000x in the baseline" in err and "speedup_vs_baseline" in out
     assert "TIMING: " in err and "entire_frame_compile:" in err
@@ -105,10 +105,10 @@ def test_the_summary_lists_each_distinct_break_once(whole: Any) -> None:
 
 
 def test_the_files_are_upstreams(whole: Any) -> None:
-    place, _, err = whole
-    folder = place.folder / "out"
+    workplace, _, err = whole
+    folder = workplace.folder / "out"
     names = {path.name for path in folder.iterdir()}
-    with_flags = label(place, "eager").replace("eager_quick", "eager_warm_start_quick")
+    with_flags = label(workplace, "eager").replace("eager_quick", "eager_warm_start_quick")
     stem = f"{with_flags}_local_float32_inference_cpu_performance"
     assert names >= {f"{stem}.csv", f"{stem}.json", f"{stem}_graph_breaks.csv", f"{stem}-raw_timings-Breaks-cpu.npy"}
     assert f"{with_flags}_Breaks_profile.json" in names, "the profiler's trace"
@@ -118,62 +118,62 @@ def test_the_files_are_upstreams(whole: Any) -> None:
 
 
 @pytest.fixture
-def repository(place: Workplace) -> Path:
-    """Give a checkout with a branch `before`, whose layers are narrower, and a change that is not committed."""
-    folder = place.folder / "repository"
-    place.write(NETS, "repository/nets.py")
-    place.write("WIDTH = 16\n", "repository/width.py")
+def repository(workplace: Workplace) -> Path:
+    """Make a checkout with a branch `before`, whose layers are narrower, and a change that is not committed."""
+    folder = workplace.folder / "repository"
+    workplace.write(NETS, "repository/nets.py")
+    workplace.write("WIDTH = 16\n", "repository/width.py")
     git(folder, "init", "-q", "-b", "main")
     git(folder, "add", "nets.py", "width.py")
     git(folder, "commit", "-q", "-m", "one")
     git(folder, "branch", "before")
-    place.write("WIDTH = 32\n", "repository/width.py")
+    workplace.write("WIDTH = 32\n", "repository/width.py")
     return folder
 
 
-def test_another_branch_is_measured_beside_the_checkout(place: Workplace, repository: Path) -> None:
+def test_another_branch_is_measured_beside_the_checkout(workplace: Workplace, repository: Path) -> None:
     words = ["--only", f"path:{repository}/nets.py,class:Net", "--diff-branch", "before"]
     commit(repository, "two")
     status = git(repository, "status", "--porcelain", "-uno")
-    with bench(place, *words, cwd=repository) as process:
+    with bench(workplace, *words, cwd=repository) as process:
         out, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
     tagged = "run_tags join runs on runs.id = run_id join commits on hash = git_commit where key = 'diff_branch'"
-    runs = rows(place, f"select git_dirty, value as part, hash, parent_hash from {tagged}")
+    runs = rows(workplace, f"select git_dirty, value as part, hash, parent_hash from {tagged}")
     assert sorted((run["part"], run["git_dirty"]) for run in runs) == [("base", 0), ("new", 1)]
     commits = {run["part"]: run for run in runs}
     assert commits["base"]["hash"] == commits["new"]["parent_hash"] == git(repository, "rev-parse", "before")
     table = out[out.index("base before (") :]
     assert "speedup base → new" in table and "1 model over all metrics: " in table and "3 samples a side" in table
-    commands = {row["command"] for row in rows(place, "select command from results")}
+    commands = {row["command"] for row in rows(workplace, "select command from results")}
     assert len(commands) == 1 and f"path:{repository}/nets.py" in commands.pop()
     left = git(repository, "status", "--porcelain", "-uno"), len(git(repository, "worktree", "list").splitlines())
     assert left == (status, 1)
 
 
-def test_ctrl_c_removes_the_worktree(place: Workplace, repository: Path) -> None:
+def test_ctrl_c_removes_the_worktree(workplace: Workplace, repository: Path) -> None:
     words = ["--only", f"path:{repository}/nets.py,class:Hangs", "--diff-branch", "before"]
-    with bench(place, *words, cwd=repository) as process:
-        wait_for(lambda: len(git(repository, "worktree", "list").splitlines()) == 2 and _has_child(place), 60)
+    with bench(workplace, *words, cwd=repository) as process:
+        wait_for(lambda: len(git(repository, "worktree", "list").splitlines()) == 2 and _has_child(workplace), 60)
         os.kill(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
-def _has_child(place: Workplace) -> bool:
-    return any(place.home.glob("spool/*/bench/*/stage"))
+def _has_child(workplace: Workplace) -> bool:
+    return any(workplace.home.glob("spool/*/bench/*/stage"))
 
 
 def test_a_file_beside_the_numbers_that_cannot_be_written_is_a_fact_of_the_result(tmp_path: Path) -> None:
-    place = Workplace(tmp_path)
-    in_the_way = place.folder / "out" / f"{label(place, 'eager')}_Fine_profile.json"
+    workplace = Workplace(tmp_path)
+    in_the_way = workplace.folder / "out" / f"{label(workplace, 'eager')}_Fine_profile.json"
     in_the_way.mkdir(parents=True)
     (in_the_way / "file").touch()
     told = ["--export-profiler-trace", "--output-directory", "out", "--only", f"path:{PLANTED},class:Fine"]
-    with bench(place, *told) as process:
+    with bench(workplace, *told) as process:
         _, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
-    [row] = rows(place, "select status, facts from results")
+    [row] = rows(workplace, "select status, facts from results")
     assert row["status"] == "measured"
     assert json.loads(row["facts"])["artifact_error"].startswith("profiler trace: ")

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.torch
 def test_the_worst_tensor_is_named_with_its_distance() -> None:
     eager = [torch.full((4, 2), 2.0), {"loss": torch.tensor(1.0), "same": torch.ones(3)}]
     compiled = [torch.full((4, 2), 2.2), {"loss": torch.tensor(1.5), "same": torch.ones(3)}]
-    said = "2 of 3 tensors differ, most in result[1]['loss'] (): 0.5 of eager's root mean square, at most 0.5 in one"
-    assert difference.describe_difference(eager, compiled) == f"{said} element"
+    text = "2 of 3 tensors differ, most in result[1]['loss'] (): 0.5 of eager's root mean square, at most 0.5 in one"
+    assert difference.describe_difference(eager, compiled) == f"{text} element"
     assert ": where eager has zeros, at most 1 in" in difference.describe_difference(torch.zeros(2), torch.ones(2))
 
 
@@ -31,15 +31,15 @@ def test_a_number_that_one_side_alone_has_is_counted_and_one_that_neither_has_is
 
 
 @pytest.mark.parametrize(
-    ("compiled", "said"),
+    ("compiled", "message"),
     [
         (torch.ones(2, dtype=torch.float16), "result is float32 (2,) in eager and float16 (2,) compiled"),
         (torch.ones(3), "result is float32 (2,) in eager and float32 (3,) compiled"),
         ([torch.ones(2), torch.ones(2)], "eager gives 1 tensor and the compiled model 2 tensors, or in other places"),
     ],
 )
-def test_another_kind_of_result_is_said_to_be(compiled: object, said: str) -> None:
-    assert difference.describe_difference(torch.ones(2), compiled) == said
+def test_another_kind_of_result_is_said_to_be(compiled: object, message: str) -> None:
+    assert difference.describe_difference(torch.ones(2), compiled) == message
 
 
 def test_complex_boolean_and_empty_tensors_and_a_librarys_output_are_compared() -> None:

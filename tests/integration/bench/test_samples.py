@@ -41,38 +41,49 @@ class Wide(torch.nn.Linear):
 """
 
 
-def bench(place: Workplace, model: Path, *words: str, name: str = "Wide") -> None:
-    command = [sys.executable, "-m", "compileboard.collectors", "bench", "--db", str(place.database), "--device", "cpu"]
+def bench(workplace: Workplace, model: Path, *words: str, name: str = "Wide") -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.collectors",
+        "bench",
+        "--db",
+        str(workplace.database),
+        "--device",
+        "cpu",
+    ]
     only = f"path:{model},class:{name}"
-    subprocess.run([*command, "--only", only, *words], env=place.environ(), cwd=place.folder, check=True, timeout=560)
+    subprocess.run(
+        [*command, "--only", only, *words], env=workplace.environ(), cwd=workplace.folder, check=True, timeout=560
+    )
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    place = Workplace(tmp_path_factory.mktemp("samples"))
-    model = place.folder / "wide.py"
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    workplace = Workplace(tmp_path_factory.mktemp("samples"))
+    model = workplace.folder / "wide.py"
     model.write_text(WIDE)
-    bench(place, model, "--backend", "eager", "--quick", "--iterations-per-run", "2")
-    bench(place, model, "--backend", "eager", "--quick", "--no-stack-room")
-    bench(place, model, "--compile-repeats", "2", "-n", "3", "--output-directory", str(place.folder / "out"))
-    return place
+    bench(workplace, model, "--backend", "eager", "--quick", "--iterations-per-run", "2")
+    bench(workplace, model, "--backend", "eager", "--quick", "--no-stack-room")
+    bench(workplace, model, "--compile-repeats", "2", "-n", "3", "--output-directory", str(workplace.folder / "out"))
+    return workplace
 
 
-def result(place: Workplace, label: str) -> tuple[dict[str, Any], dict[str, float], dict[str, list[float]]]:
-    backend = "_".join([label, *list_torch_variables(place.environ())])
+def result(workplace: Workplace, label: str) -> tuple[dict[str, Any], dict[str, float], dict[str, list[float]]]:
+    backend = "_".join([label, *list_torch_variables(workplace.environ())])
     query = f"select results.* from results join series on series.id = series_id where backend = '{backend}'"
-    (row,) = rows(place, query)
-    values = rows(place, f"select name, value from result_values where result_id = {row['id']}")
-    repeats = rows(place, f"select name, body from result_repeats where result_id = {row['id']}")
-    kept = {repeat["name"]: json.loads(unpack(repeat["body"])) for repeat in repeats}
-    return row, {row["name"]: row["value"] for row in values}, kept
+    (row,) = rows(workplace, query)
+    values = rows(workplace, f"select name, value from result_values where result_id = {row['id']}")
+    repeats = rows(workplace, f"select name, body from result_repeats where result_id = {row['id']}")
+    samples = {repeat["name"]: json.loads(unpack(repeat["body"])) for repeat in repeats}
+    return row, {row["name"]: row["value"] for row in values}, samples
 
 
-def test_what_is_timed_has_room_and_its_page_faults_are_recorded(place: Workplace) -> None:
+def test_what_is_timed_has_room_and_its_page_faults_are_recorded(workplace: Workplace) -> None:
     if not any(depth.faults >= SLOW_FAULTS for depth in in_fresh_thread(lambda: measure_depths(200, 5))):
         pytest.skip("this interpreter's frame stack has no cliff")
-    _row, with_room, _repeats = result(place, "eager_iterations_per_run=2_quick")
-    _row, without, _repeats = result(place, "eager_quick_no_stack_room")
+    _row, with_room, _repeats = result(workplace, "eager_iterations_per_run=2_quick")
+    _row, without, _repeats = result(workplace, "eager_quick_no_stack_room")
     for name in ("eager_page_faults", "compiled_page_faults"):
         assert with_room[name] < 100 < 500 < without[name], (with_room, without)
 
@@ -87,8 +98,8 @@ def test_a_backward_pass_in_a_thread_of_autograds_has_room(tmp_path: Path, words
     assert (slow_depth_count > 0) == bool(words)
 
 
-def test_a_compile_time_is_the_median_of_samples_with_caches_of_their_own(place: Workplace) -> None:
-    row, values, repeats = result(place, "inductor")
+def test_a_compile_time_is_the_median_of_samples_with_caches_of_their_own(workplace: Workplace) -> None:
+    row, values, repeats = result(workplace, "inductor")
     assert len(repeats["cold_compile_s"]) == len(repeats["warm_compile_s"]) == 2
     assert row["compilation_latency_s"] == pytest.approx(median(repeats["cold_compile_s"]))
     assert row["warm_compilation_latency_s"] == pytest.approx(median(repeats["warm_compile_s"]))
@@ -98,14 +109,14 @@ def test_a_compile_time_is_the_median_of_samples_with_caches_of_their_own(place:
     assert "compile_again_error" not in json.loads(row["facts"])
 
 
-def test_a_quick_run_compiles_once(place: Workplace) -> None:
-    _row, _values, repeats = result(place, "eager_quick_no_stack_room")
+def test_a_quick_run_compiles_once(workplace: Workplace) -> None:
+    _row, _values, repeats = result(workplace, "eager_quick_no_stack_room")
     assert {name: len(samples) for name, samples in repeats.items() if "compile_s" in name} == {}
     assert len(repeats["compiled_peak_gb"]) == 1
 
 
-def test_the_compile_phases_are_written_as_upstream_does(place: Workplace) -> None:
-    (file,) = (place.folder / "out").glob("*_performance_compilation_metrics.csv")
+def test_the_compile_phases_are_written_as_upstream_does(workplace: Workplace) -> None:
+    (file,) = (workplace.folder / "out").glob("*_performance_compilation_metrics.csv")
     header, row = (line.split(",") for line in file.read_text().splitlines())
     assert header[:4] == ["dev", "name", "batch_size", "_compile.compile_inner"]
     phases = dict(zip(header[3:], map(float, row[3:])))

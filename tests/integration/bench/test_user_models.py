@@ -135,8 +135,8 @@ def test_what_is_no_model_is_said_in_words(answers: dict[str, dict[str, Any]], w
 
 
 def test_marked_functions_of_a_file_that_imports_torch_are_listed(nets: Path) -> None:
-    found = parse_only(f"path:{nets}")
-    assert [(ref.name, ref.batch_size) for ref in found] == [("pair", 8), ("spoken", 2), ("nothing", 8), ("swapped", 8)]
+    refs = parse_only(f"path:{nets}")
+    assert [(ref.name, ref.batch_size) for ref in refs] == [("pair", 8), ("spoken", 2), ("nothing", 8), ("swapped", 8)]
 
 
 def test_a_file_that_raises_as_it_is_imported_raises_its_own_error(tmp_path: Path) -> None:

@@ -13,5 +13,5 @@ _FILE = Path(__file__).parents[2] / "data" / "code" / "artifacts.json.xz"
 @cache
 def artifacts() -> dict[str, str]:
     """Unpack the recorded payloads, by the name of their record."""
-    found: dict[str, str] = json.loads(lzma.decompress(_FILE.read_bytes()))
-    return found
+    payloads: dict[str, str] = json.loads(lzma.decompress(_FILE.read_bytes()))
+    return payloads

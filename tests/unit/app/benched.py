@@ -114,17 +114,17 @@ def add_results(store: sqlite3.Connection, run_id: str, *events: BenchMeasured, 
         for n, event in enumerate(events, 1)
         if event.task
     ]
-    said = [
+    results = [
         replace(event, process_id=bench, sequence=n, time_us=started_us + n * 1_000_000)
         for n, event in enumerate(events, 1)
     ]
     ended = RunEnded(bench, len(events) + 1, started_us + 60_000_000, run_id=run_id, state="finished", exit_code=0)
-    Ingestor(store).ingest(run_id, [began, *tasks, *said, ended], now_us=started_us)
+    Ingestor(store).ingest(run_id, [began, *tasks, *results, ended], now_us=started_us)
 
 
 def list_suite(number: int) -> list[BenchMeasured]:
     """Make the results of one run of the suite; `number` is 0, 1 or 2."""
-    found: list[BenchMeasured] = []
+    results: list[BenchMeasured] = []
     for model, speedups, latency, compiling, eager_gb, compiled_gb, ops, graphs, breaks in _MEASURED:
         speedup = speedups[number]
         counts = {"calls_captured": ops, "unique_graphs": graphs, "graph_breaks": breaks, "recompiles": breaks // 4}
@@ -144,11 +144,11 @@ def list_suite(number: int) -> list[BenchMeasured]:
         repeats = {"eager": _repeat(latency * speedup, model), "compiled": _repeat(latency, model + "c")}
         performed = _of(model, values={**values, **counts}, repeats=repeats, facts={"noise": 0.012})
         judged = {"experiment": "accuracy", "accuracy": "pass", "repeats": {}, "task": f"{model}-accuracy"}
-        found += [performed, replace(performed, **judged, values={k: float(v) for k, v in counts.items()})]
+        results += [performed, replace(performed, **judged, values={k: float(v) for k, v in counts.items()})]
     for model, changes in _OTHERS:
-        found.append(_of(model, **({"values": {}, "repeats": {}} | changes)))
+        results.append(_of(model, **({"values": {}, "repeats": {}} | changes)))
     wrong = {"experiment": "accuracy", "accuracy": "fail_accuracy", "status": "measured", "reason": None}
-    return [*found, replace(found[-6], **wrong)]
+    return [*results, replace(results[-6], **wrong)]
 
 
 def _of(model: str, **changes: Any) -> BenchMeasured:

@@ -38,7 +38,7 @@ def _record(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_hostile_events() -> list[Event]:
-    """Tell a run in which a break, a path, a tag, a stack, a guard and a traceback are hostile."""
+    """Return a run in which a break, a path, a tag, a stack, a guard and a traceback are hostile."""
     stack = [{"file": BAD, "line": 1, "name": BAD, "code": BAD}]
     guard = GuardFailure("0/0", BAD, BAD, BAD, BAD, BAD, BAD, BAD, 3, BAD, fingerprint="g")
     told: list[tuple[type[Event], dict[str, Any]]] = [

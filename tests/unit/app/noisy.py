@@ -29,8 +29,11 @@ def make_stepped(noise: float, after: int) -> Make:
     return lambda rng: (level * (1 + noise * rng.standard_normal(40))).tolist()
 
 
-def share(make: Make, count: int, place: int | None = None) -> float:
+def share(make: Make, count: int, position: int | None = None) -> float:
     """Return the share of seeded series with a step, at a place ± 1 if one is given."""
     rng = np.random.default_rng(11)
-    found = [detect_change_points(make(rng)) for _ in range(count)]
-    return sum(any(place is None or abs(step.index - place) <= 1 for step in steps) for steps in found) / count
+    steps_by_series = [detect_change_points(make(rng)) for _ in range(count)]
+    return (
+        sum(any(position is None or abs(step.index - position) <= 1 for step in steps) for steps in steps_by_series)
+        / count
+    )

@@ -16,13 +16,13 @@ from typing import Any
 
 @dataclass
 class Hook:
-    """Hold what a webhook got; `answer` says with which status it answers, or waits for `go_on` where it is none."""
+    """The requests to a webhook; `answer` is the status that it answers, or waits for `go_on` where it is none."""
 
     url: str = ""
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     answer: Callable[[int], int | None] = lambda number: 200
-    said: str = "what the receiver says"
+    reply: str = "what the receiver says"
     go_on: threading.Event = field(default_factory=threading.Event)
     came: threading.Event = field(default_factory=threading.Event)
 
@@ -49,7 +49,7 @@ def receive_http() -> Iterator[Hook]:
             if 300 <= status < 400:
                 self.send_header("Location", "http://127.0.0.1:9/elsewhere")
             self.end_headers()
-            self.wfile.write(hook.said.encode())
+            self.wfile.write(hook.reply.encode())
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
@@ -72,7 +72,7 @@ def receive_http() -> Iterator[Hook]:
 
 @dataclass
 class Mailbox:
-    """Hold what an SMTP server took; `say` may answer a command with another line."""
+    """The mails to an SMTP server; `say` may answer a command with another line."""
 
     port: int = 0
     bodies: list[bytes] = field(default_factory=list)
@@ -93,10 +93,10 @@ def receive_mail() -> Iterator[Mailbox]:
         timeout = 60
 
         def answer(self, command: str, line: str) -> bool:
-            said = next((reply for start, reply in box.say.items() if command.upper().startswith(start)), line)
-            if said:
-                self.wfile.write(f"{said}\r\n".encode())
-            return bool(said)
+            reply_line = next((reply for start, reply in box.say.items() if command.upper().startswith(start)), line)
+            if reply_line:
+                self.wfile.write(f"{reply_line}\r\n".encode())
+            return bool(reply_line)
 
         def handle(self) -> None:
             self.wfile.write(b"220 test ESMTP\r\n")

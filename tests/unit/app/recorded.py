@@ -60,7 +60,7 @@ def _guard(entry: str, actual: str) -> GuardFailure:
 
 
 def list_events(state: str = "finished") -> list[Event]:
-    """Tell the run: f compiles, breaks and is compiled again up to its limit; g fails."""
+    """Return the run: f compiles, breaks and is compiled again up to its limit; g fails."""
     told: list[tuple[type[Event], dict[str, Any]]] = [
         (ProcessStarted, {"run_id": RUN, "pid": 7, "rank": 0, "capabilities": {"metrics": "ok", "events": "no tap"}}),
         (

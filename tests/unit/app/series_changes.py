@@ -89,18 +89,18 @@ def make_finding(*, evidence: dict[str, Any] | None = None, **changes: Any) -> d
     return _FINDING | changes | {"evidence": json.dumps(EVIDENCE | (evidence or {}))}
 
 
-def keep(store: sqlite3.Connection, *found: dict[str, Any]) -> None:
-    """Keep findings as a finished detection does."""
-    save_findings(store, found, (), seen="{}", version=1, now_us=START_US + 3 * DAY_US)
+def keep(store: sqlite3.Connection, *findings: dict[str, Any]) -> None:
+    """Store findings as a finished detection does."""
+    save_findings(store, findings, (), seen="{}", version=1, now_us=START_US + 3 * DAY_US)
 
 
 def keep_one_of_each(store: sqlite3.Connection) -> None:
-    """Keep a finding of every state, kind, direction, subject and handling that there is."""
+    """Store a finding of every state, kind, direction, subject and handling that there is."""
     suite = {"subject": "suite", "model": "", "batch_size": 0, "metric": "geomean_speedup"}
     runs = {"subject": "runs", "model": "train", "suite": "", "metric": "recompile_count", "batch_size": 0}
     runs |= {"mode": "", "dtype": "", "device": "", "backend": "", "world_size": 0}
     later = {"first_run_id": RUNS[2], "before_run_id": RUNS[1], "first_us": START_US + 2 * DAY_US}
-    gone = {"after_value": None, "relative": None, "p_value": None}
+    missing = {"after_value": None, "relative": None, "p_value": None}
     nothing = {
         "before": None,
         "after": None,
@@ -118,7 +118,7 @@ def keep_one_of_each(store: sqlite3.Connection) -> None:
         make_finding(id="fails", metric="passes", before_value=1.0, after_value=0.0, relative=-1.0, model="Resnet18"),
         make_finding(id="changed", metric="unique_graphs", direction="changed", relative=None, before_value=0.0),
         make_finding(id="suite", **suite, recovered_run_id=RUNS[2]),
-        make_finding(id="gone", kind="vanished", model="Sleeper", **gone, **later),
+        make_finding(id="gone", kind="vanished", model="Sleeper", **missing, **later),
         make_finding(id="runs", **runs, **later, evidence=nothing),
         make_finding(id="withdrawn", state="withdrawn", model="Hungry", **later),
     )

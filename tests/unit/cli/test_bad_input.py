@@ -19,31 +19,33 @@ from tests.tools.observed import Workplace
 TRUE = (sys.executable, "-c", "print('ran')")
 
 
-def said(done: Any) -> list[str]:
+def list_messages(done: Any) -> list[str]:
     """Return our own lines; each starts with our name, and there is no traceback."""
     assert "Traceback" not in done.stderr
     return [line for line in done.stderr.splitlines() if line.startswith("compileboard: ")]
 
 
-def test_an_unknown_run_and_an_ambiguous_one(place: Workplace) -> None:
+def test_an_unknown_run_and_an_ambiguous_one(workplace: Workplace) -> None:
     for _ in range(2):
-        place.run(*TRUE)
-    unknown = place.collect("show", "ZZZ", "--db", place.database)
-    assert (unknown.returncode, len(said(unknown))) == (2, 1)
+        workplace.run(*TRUE)
+    unknown = workplace.collect("show", "ZZZ", "--db", workplace.database)
+    assert (unknown.returncode, len(list_messages(unknown))) == (2, 1)
     assert "there is no run 'ZZZ'" in unknown.stderr
-    prefix = place.rows("select min(id) as id from runs")[0]["id"][:4]
-    both = place.collect("show", prefix.lower(), "--db", place.database)
-    assert (both.returncode, len(said(both))) == (2, 1)
+    prefix = workplace.rows("select min(id) as id from runs")[0]["id"][:4]
+    both = workplace.collect("show", prefix.lower(), "--db", workplace.database)
+    assert (both.returncode, len(list_messages(both))) == (2, 1)
     assert "fits several runs; give more of the id" in both.stderr
 
 
 @pytest.mark.parametrize("command", ["list", "show X"])
-def test_a_missing_database_is_named_and_not_made(place: Workplace, command: str) -> None:
-    done = place.collect(*command.split(), "--db", place.database)
+def test_a_missing_database_is_named_and_not_made(workplace: Workplace, command: str) -> None:
+    done = workplace.collect(*command.split(), "--db", workplace.database)
     assert done.returncode == 2
-    assert f"There is no database at {place.database}. Record a run first: " in said(done)[0]
-    assert said(done)[0].endswith(f"-m compileboard.collectors run --db {place.database} -- python train.py")
-    assert not place.database.exists()
+    assert f"There is no database at {workplace.database}. Record a run first: " in list_messages(done)[0]
+    assert list_messages(done)[0].endswith(
+        f"-m compileboard.collectors run --db {workplace.database} -- python train.py"
+    )
+    assert not workplace.database.exists()
 
 
 def spoil(database: Path, how: str) -> None:
@@ -70,42 +72,43 @@ def spoil(database: Path, how: str) -> None:
     ],
 )
 def test_a_file_that_is_no_database_is_said_and_keeps_the_run_in_its_spool(
-    place: Workplace, how: str, words: str
+    workplace: Workplace, how: str, words: str
 ) -> None:
-    spoil(place.database, how)
-    done = place.run(*TRUE)
+    spoil(workplace.database, how)
+    done = workplace.run(*TRUE)
     assert (done.returncode, done.stdout) == (0, "ran\n")
-    (line,) = said(done)
+    (line,) = list_messages(done)
     assert words in line and line.startswith(
-        f"compileboard: not recorded yet; the next command records it from {place.home}"
+        f"compileboard: not recorded yet; the next command records it from {workplace.home}"
     )
-    assert len([*place.spools, *(place.home / "set-aside").glob("*")]) == 1
+    assert len([*workplace.spools, *(workplace.home / "set-aside").glob("*")]) == 1
 
 
-def test_a_folder_that_is_not_there(place: Workplace) -> None:
-    done = place.collect("run", "--db", place.folder / "no" / "t.db", "--", *TRUE)
+def test_a_folder_that_is_not_there(workplace: Workplace) -> None:
+    database = workplace.folder / "no" / "t.db"
+    done = workplace.collect("run", "--db", database, "--", *TRUE)
     assert (done.returncode, done.stdout) == (0, "ran\n")
     assert "Check that its folder exists" in done.stderr
-    (place.folder / "no").mkdir()
-    assert "picked up" not in place.collect("list", "--db", place.folder / "no" / "t.db").stderr, "it has no events"
-    assert "finished" in place.collect("list", "--db", place.folder / "no" / "t.db").stdout
+    database.parent.mkdir()
+    assert "picked up" not in workplace.collect("list", "--db", database).stderr, "it has no events"
+    assert "finished" in workplace.collect("list", "--db", database).stdout
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_file_and_folder(place: Workplace) -> None:
-    migrate(place.database)
-    place.database.chmod(0o444)
-    done = place.run(*TRUE)
+def test_a_read_only_file_and_folder(workplace: Workplace) -> None:
+    migrate(workplace.database)
+    workplace.database.chmod(0o444)
+    done = workplace.run(*TRUE)
     assert (done.returncode, done.stdout) == (0, "ran\n")
     assert "cannot be written" in done.stderr
 
 
-def test_a_home_that_cannot_be_made(place: Workplace) -> None:
-    (place.folder / "file").write_text("")
-    done = place.run(*TRUE, env={"COMPILEBOARD_HOME": str(place.folder / "file")})
+def test_a_home_that_cannot_be_made(workplace: Workplace) -> None:
+    (workplace.folder / "file").write_text("")
+    done = workplace.run(*TRUE, env={"COMPILEBOARD_HOME": str(workplace.folder / "file")})
     assert (done.returncode, done.stdout) == (0, "ran\n")
     assert "this run is not recorded: " in done.stderr and "Set COMPILEBOARD_HOME" in done.stderr
-    assert len(said(done)) == 1
+    assert len(list_messages(done)) == 1
 
 
 @pytest.mark.parametrize(
@@ -116,43 +119,43 @@ def test_a_home_that_cannot_be_made(place: Workplace) -> None:
         (["/"], 126, "'/' is not executable"),
     ],
 )
-def test_a_program_that_cannot_be_started(place: Workplace, command: list[str], code: int, words: str) -> None:
-    place.write("no program", "notes.txt")
-    done = place.run(*command)
+def test_a_program_that_cannot_be_started(workplace: Workplace, command: list[str], code: int, words: str) -> None:
+    workplace.write("no program", "notes.txt")
+    done = workplace.run(*command)
     assert done.returncode == code
     assert words in done.stderr
-    assert len(said(done)) == 1
-    assert not place.database.exists(), "a program that never ran leaves no run"
-    assert place.spools == []
+    assert len(list_messages(done)) == 1
+    assert not workplace.database.exists(), "a program that never ran leaves no run"
+    assert workplace.spools == []
 
 
-def test_a_program_whose_interpreter_is_not_there_is_found_out_by_exec_alone(place: Workplace) -> None:
-    place.write("#!/no/such/interpreter\n", "script").chmod(0o755)
-    done = place.run("./script")
+def test_a_program_whose_interpreter_is_not_there_is_found_out_by_exec_alone(workplace: Workplace) -> None:
+    workplace.write("#!/no/such/interpreter\n", "script").chmod(0o755)
+    done = workplace.run("./script")
     assert done.returncode == 127
     assert "or not the interpreter it names" in done.stderr
-    assert place.only_run()["exit_code"] == 127
+    assert workplace.only_run()["exit_code"] == 127
 
 
 @pytest.mark.parametrize("given", ["../../evil", ".", "a b", "-x", "x" * 65, "a/b", "01\n"])
-def test_an_id_for_a_shared_run_that_is_none_is_said_and_not_used(place: Workplace, given: str) -> None:
-    done = place.run(*TRUE, env={"COMPILEBOARD_RUN_ID": given}, options=("--quiet",))
+def test_an_id_for_a_shared_run_that_is_none_is_said_and_not_used(workplace: Workplace, given: str) -> None:
+    done = workplace.run(*TRUE, env={"COMPILEBOARD_RUN_ID": given}, options=("--quiet",))
     assert (done.returncode, done.stdout) == (0, "ran\n")
-    (line,) = said(done)
+    (line,) = list_messages(done)
     assert "COMPILEBOARD_RUN_ID is " in line and "the run has an id of its own" in line
-    assert (place.spools, (place.folder / "evil").exists()) == ([], False)
-    assert place.one("select id from runs") not in (given, "")
-    assert place.one("select kind from run_rejects") == "bad_fact"
+    assert (workplace.spools, (workplace.folder / "evil").exists()) == ([], False)
+    assert workplace.value("select id from runs") not in (given, "")
+    assert workplace.value("select kind from run_rejects") == "bad_fact"
 
 
-def test_a_shared_run_is_found_by_its_id_and_by_its_beginning(place: Workplace) -> None:
+def test_a_shared_run_is_found_by_its_id_and_by_its_beginning(workplace: Workplace) -> None:
     for name in ("nightly-4", "nightly-42"):
-        done = place.run(*TRUE, env={"COMPILEBOARD_RUN_ID": name})
+        done = workplace.run(*TRUE, env={"COMPILEBOARD_RUN_ID": name})
         assert "is not in" not in done.stderr
-    for given, found in (("nightly-4", "nightly-4"), ("nightly-42", "nightly-42")):
-        assert place.collect("show", given, "--db", place.database).stdout.startswith(f"run {found}  ")
-    assert place.collect("show", "nightly", "--db", place.database).returncode == 2
-    assert place.collect("show", "NIGHTLY-42", "--db", place.database).returncode == 2
+    for given, run_id in (("nightly-4", "nightly-4"), ("nightly-42", "nightly-42")):
+        assert workplace.collect("show", given, "--db", workplace.database).stdout.startswith(f"run {run_id}  ")
+    assert workplace.collect("show", "nightly", "--db", workplace.database).returncode == 2
+    assert workplace.collect("show", "NIGHTLY-42", "--db", workplace.database).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -195,31 +198,31 @@ def test_a_switch_that_keeps_us_out_is_said(command: list[str], letter: str | No
     assert [f"python -{letter}" in warnings[0]] == [True] if letter else warnings == []
 
 
-def test_doctor_without_torch_and_with_one_too_old(place: Workplace) -> None:
-    place.write("", "empty/nothing.py")
-    old = place.folder / "old"
-    place.write("raise ImportError('too old to load')\n", "old/torch/__init__.py")
-    place.write("Metadata-Version: 2.1\nName: torch\nVersion: 1.13.1\n", "old/torch-1.13.1.dist-info/METADATA")
-    path = os.pathsep.join([str(old), place.environ()["PYTHONPATH"]])
-    done = place.collect("doctor", "--db", place.database, env={"PYTHONPATH": path})
+def test_doctor_without_torch_and_with_one_too_old(workplace: Workplace) -> None:
+    workplace.write("", "empty/nothing.py")
+    old = workplace.folder / "old"
+    workplace.write("raise ImportError('too old to load')\n", "old/torch/__init__.py")
+    workplace.write("Metadata-Version: 2.1\nName: torch\nVersion: 1.13.1\n", "old/torch-1.13.1.dist-info/METADATA")
+    path = os.pathsep.join([str(old), workplace.environ()["PYTHONPATH"]])
+    done = workplace.collect("doctor", "--db", workplace.database, env={"PYTHONPATH": path})
     assert done.returncode == 1
     assert "1.13.1 is too old; CompileBoard records torch 2.4 and newer" in done.stdout
     hide = "import sys; sys.modules['torch'] = None\n"
     hide += "from compileboard.collectors.cli.main import main; sys.exit(main(['doctor']))"
-    absent = place.plain(sys.executable, "-c", hide)
+    absent = workplace.plain(sys.executable, "-c", hide)
     assert absent.returncode == 1
     assert "is not installed for this python" in absent.stdout
 
 
-def test_install_without_torch_says_so(place: Workplace) -> None:
+def test_install_without_torch_says_so(workplace: Workplace) -> None:
     text = "import sys; sys.modules['torch'] = None; import compileboard; compileboard.install()"
-    done = place.plain(sys.executable, "-c", text)
+    done = workplace.plain(sys.executable, "-c", text)
     assert done.returncode == 1
     assert "CompileBoard records torch.compile (torch 2.4 or newer)" in done.stderr.splitlines()[-1]
 
 
-def test_list_into_a_closed_pipe_ends_quietly(place: Workplace) -> None:
-    place.run(*TRUE)
-    line = f"{sys.executable} -m compileboard.collectors list --db {place.database} | true; echo ${{PIPESTATUS[0]}}"
-    done = place.plain("bash", "-c", line)
+def test_list_into_a_closed_pipe_ends_quietly(workplace: Workplace) -> None:
+    workplace.run(*TRUE)
+    line = f"{sys.executable} -m compileboard.collectors list --db {workplace.database} | true; echo ${{PIPESTATUS[0]}}"
+    done = workplace.plain("bash", "-c", line)
     assert "Traceback" not in done.stderr

@@ -17,10 +17,10 @@ def test_a_folder_for_files_is_made_and_left_empty(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_is_refused_in_words(tmp_path: Path) -> None:
     file = tmp_path / "afile"
     file.touch()
-    for name, found in (
+    for name, fault in (
         (str(file), "it is a file"),
         (str(file / "inside"), "Not a directory"),
         ("/proc/xx", "No such"),
     ):
-        with pytest.raises(ValueError, match=f"--output-directory {name}: expected a folder.*{found}"):
+        with pytest.raises(ValueError, match=f"--output-directory {name}: expected a folder.*{fault}"):
             make_output(name)

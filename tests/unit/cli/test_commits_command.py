@@ -44,7 +44,7 @@ def test_a_shallow_clone_says_what_to_do(folder: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--repository", "nowhere"], "there is no such folder"),
         (["--repository", "."], "is in no git clone"),
@@ -55,11 +55,11 @@ def test_a_shallow_clone_says_what_to_do(folder: Path, capsys: pytest.CaptureFix
     ],
 )
 def test_what_is_not_there_is_said(
-    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     make_repository(folder.parent / "empty")
     assert main(["commits", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not Path("other.db").exists()
 
 

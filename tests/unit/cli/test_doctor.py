@@ -22,19 +22,19 @@ FACTS: dict[str, Any] = {"cuda": "12.8", "hip": None, "cudnn": 91002, "triton": 
 
 
 @pytest.mark.torch
-def test_doctor_says_what_is_recorded_and_what_is_out_of_reach(place: Workplace) -> None:
-    done = place.collect("doctor", "--db", place.database)
+def test_doctor_says_what_is_recorded_and_what_is_out_of_reach(workplace: Workplace) -> None:
+    done = workplace.collect("doctor", "--db", workplace.database)
     assert done.returncode == 0, done.stdout
-    found = {line[6:].split("  ")[0]: line[:5].strip() for line in done.stdout.splitlines()}
+    marks = {line[6:].split("  ")[0]: line[:5].strip() for line in done.stdout.splitlines()}
     for subject in ("compile records", "graph breaks and recompiles", "changed settings", "sqlite-utils", "spool"):
-        assert found[subject] == "ok"
-    assert {"torch build", "out of reach", "containers", "other nodes", "--level full"} <= set(found)
-    assert not (place.home / "spool").exists(), "what was made to look is taken away"
+        assert marks[subject] == "ok"
+    assert {"torch build", "out of reach", "containers", "other nodes", "--level full"} <= set(marks)
+    assert not (workplace.home / "spool").exists(), "what was made to look is taken away"
 
 
 @pytest.mark.parametrize("home", ["/proc/x", "/dev/null/x"])
-def test_a_home_that_cannot_hold_a_spool_fails(place: Workplace, home: str) -> None:
-    done = place.collect("doctor", "--db", place.database, env={"COMPILEBOARD_HOME": home})
+def test_a_home_that_cannot_hold_a_spool_fails(workplace: Workplace, home: str) -> None:
+    done = workplace.collect("doctor", "--db", workplace.database, env={"COMPILEBOARD_HOME": home})
     assert done.returncode == 1
     (line,) = [line for line in done.stdout.splitlines() if line[6:].startswith("spool ")]
     assert line.startswith("fails")
@@ -57,8 +57,8 @@ def test_a_switched_off_compiler_fails_and_one_left_on_does_not(name: str, value
 
 
 def test_what_in_the_environment_changes_what_is_seen_is_said() -> None:
-    found = environment_checks({"PYTHONHOME": "/x", "TORCH_TRACE": "/t", "COMPILEBOARD_RUN_ID": "nightly-42"})
-    assert {check.subject: check.mark for check in found} == {
+    checks = environment_checks({"PYTHONHOME": "/x", "TORCH_TRACE": "/t", "COMPILEBOARD_RUN_ID": "nightly-42"})
+    assert {check.subject: check.mark for check in checks} == {
         "COMPILEBOARD_RUN_ID": "note", "TORCH_TRACE": "note", "PYTHONHOME": "note",
     }  # fmt: skip
     (wrong,) = environment_checks({"COMPILEBOARD_RUN_ID": "../x"})
@@ -90,6 +90,6 @@ def test_the_build_of_torch_is_said(changes: dict[str, Any], mark: str, finding:
 def test_sqlite_builds_with_the_wal_reset_bug_are_named_with_what_to_do() -> None:
     marks = {version: sqlite_check(version).mark for version in ("3.40.1", "3.51.2", "3.51.3", "3.44.6", "3.50.7")}
     assert marks == {"3.40.1": "note", "3.51.2": "note", "3.51.3": "ok", "3.44.6": "ok", "3.50.7": "ok"}
-    said = sqlite_check("3.40.1").finding
-    assert "CompileBoard folds the WAL back seldom" in said
-    assert "upgrade libsqlite3" in said
+    finding = sqlite_check("3.40.1").finding
+    assert "CompileBoard folds the WAL back seldom" in finding
+    assert "upgrade libsqlite3" in finding

@@ -43,10 +43,10 @@ def test_index_does_what_import_left_out(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["index"], "There is no database"), (["index", "nothing"], "there is no run 'nothing'")]
+    ("words", "message"), [(["index"], "There is no database"), (["index", "nothing"], "there is no run 'nothing'")]
 )
-def test_index_says_what_is_not_there(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+def test_index_says_what_is_not_there(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     if len(words) > 1:
         main(["import", LOG])
     assert main(words) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

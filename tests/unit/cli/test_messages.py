@@ -47,15 +47,17 @@ def test_a_hint_has_the_form_that_was_invoked(
     )
 
 
-def test_the_closing_hint_can_be_typed_as_it_stands(place: Workplace) -> None:
-    database = place.folder / "my runs.db"
-    done = place.collect("run", "--db", database, "--", sys.executable, "-c", "raise SystemExit(3)")
+def test_the_closing_hint_can_be_typed_as_it_stands(workplace: Workplace) -> None:
+    database = workplace.folder / "my runs.db"
+    done = workplace.collect("run", "--db", database, "--", sys.executable, "-c", "raise SystemExit(3)")
     last = done.stderr.splitlines()[-1]
     assert "nothing was compiled" not in last
     words = shlex.split(last.rpartition("; ")[2])
-    shown = subprocess.run(words, env=place.environ(), cwd=place.folder, capture_output=True, text=True, timeout=60)
+    shown = subprocess.run(
+        words, env=workplace.environ(), cwd=workplace.folder, capture_output=True, text=True, timeout=60
+    )
     assert "failed (exit code 3) · started " in shown.stdout
-    unknown = place.collect("show", "nope", "--db", database).stderr
+    unknown = workplace.collect("show", "nope", "--db", database).stderr
     assert f"list --db '{database}'` names them" in unknown
 
 
@@ -67,14 +69,14 @@ def test_a_run_whose_start_is_not_known_took_no_half_century(tmp_path: Path) -> 
         store.execute("update runs set ended_us = 1795271411600717")
         store.commit()
     assert "not recorded" in (listed := list_text(database, 5)) and "1970" not in listed and " h " not in listed
-    found = summarize(database, "R")
-    assert found is not None and "start not recorded" in found.ending() and "took" not in found.ending()
+    summary = summarize(database, "R")
+    assert summary is not None and "start not recorded" in summary.ending() and "took" not in summary.ending()
 
 
-def test_a_run_without_torch_says_not_recorded_and_why(place: Workplace) -> None:
-    done = place.run(*TRUE)
+def test_a_run_without_torch_says_not_recorded_and_why(workplace: Workplace) -> None:
+    done = workplace.run(*TRUE)
     assert "python -I, -S or -E, a container, another machine" in done.stderr.splitlines()[-1]
-    shown = place.collect("show", "0", "--db", place.database).stdout
+    shown = workplace.collect("show", "0", "--db", workplace.database).stdout
     assert "0.00 s" not in shown
     assert "CPU" not in shown
     assert [line.split()[-2:] for line in shown.splitlines() if line.startswith("  compile")] == [
@@ -83,26 +85,26 @@ def test_a_run_without_torch_says_not_recorded_and_why(place: Workplace) -> None
     ]
 
 
-def test_a_signal_a_suite_and_tags_are_on_the_runs_line(place: Workplace) -> None:
+def test_a_signal_a_suite_and_tags_are_on_the_runs_line(workplace: Workplace) -> None:
     options = ("--suite", "llm", "--tag", "b=2", "--tag", "a=x y")
-    place.run(sys.executable, "-c", "import os; os.kill(os.getpid(), 15)", options=options)
-    shown = place.collect("show", "0", "--db", place.database, env={"COLUMNS": "200"}).stdout.splitlines()[1]
+    workplace.run(sys.executable, "-c", "import os; os.kill(os.getpid(), 15)", options=options)
+    shown = workplace.collect("show", "0", "--db", workplace.database, env={"COLUMNS": "200"}).stdout.splitlines()[1]
     assert shown.startswith("  killed (SIGTERM) · started 2")
     assert shown.endswith("suite llm · tags a=x y, b=2")
 
 
-def test_list_finds_by_suite_and_tags(place: Workplace) -> None:
+def test_list_finds_by_suite_and_tags(workplace: Workplace) -> None:
     for name, options in {
         "one": ("--suite", "s", "--tag", "gpu=h200", "--tag", "b="),
         "two": ("--suite", "s", "--tag", "gpu=a100"),
         "three": ("--tag", "gpu=h200"),
     }.items():
-        place.run("true", options=("--name", name, *options))
-    found = {}
+        workplace.run("true", options=("--name", name, *options))
+    names_by_options = {}
     for asked in ("--suite s", "--tag gpu", "--tag gpu=h200", "--tag gpu=h200 --tag b", "--suite t", "--tag b=c"):
-        out = place.collect("list", "--db", place.database, *asked.split()).stdout.splitlines()
-        found[asked] = {line.split()[3] for line in out[1:]}
-    assert found == {
+        out = workplace.collect("list", "--db", workplace.database, *asked.split()).stdout.splitlines()
+        names_by_options[asked] = {line.split()[3] for line in out[1:]}
+    assert names_by_options == {
         "--suite s": {"one", "two"},
         "--tag gpu": {"one", "two", "three"},
         "--tag gpu=h200": {"one", "three"},
@@ -112,19 +114,19 @@ def test_list_finds_by_suite_and_tags(place: Workplace) -> None:
     }
 
 
-def test_list_fits_a_terminal_of_a_hundred_columns(place: Workplace) -> None:
+def test_list_fits_a_terminal_of_a_hundred_columns(workplace: Workplace) -> None:
     for name in ("a_training_script_with_a_long_name.py", "b.py"):
-        place.run("true", options=("--name", name, "--suite", "a long suite's name"))
-    wide = list_text(str(place.database), 5)
-    narrow = list_text(str(place.database), 5, columns=100)
+        workplace.run("true", options=("--name", name, "--suite", "a long suite's name"))
+    wide = list_text(str(workplace.database), 5)
+    narrow = list_text(str(workplace.database), 5, columns=100)
     assert max(map(len, narrow.splitlines())) <= 100 < max(map(len, wide.splitlines()))
     short = narrow.splitlines()[1].split()[0]
-    assert place.collect("show", short, "--db", place.database).returncode == 0
+    assert workplace.collect("show", short, "--db", workplace.database).returncode == 0
     assert "a_training_sc…" in narrow
 
 
 @pytest.mark.torch
-def test_show_names_failures_and_recompile_limits_within_the_width(place: Workplace) -> None:
+def test_show_names_failures_and_recompile_limits_within_the_width(workplace: Workplace) -> None:
     text = """
     import torch
     torch._dynamo.config.recompile_limit = 2
@@ -139,9 +141,12 @@ def test_show_names_failures_and_recompile_limits_within_the_width(place: Workpl
         return x * 2
     torch.compile(fails, backend=refuse)(torch.ones(2))
     """
-    place.run(place.write(text))
-    shown = place.collect("show", "0", "--db", place.database, env={"COLUMNS": "60"}).stdout
-    assert max(len(line) for line in shown.splitlines() if "See it" not in line and str(place.folder) not in line) <= 60
+    workplace.run(workplace.write(text))
+    shown = workplace.collect("show", "0", "--db", workplace.database, env={"COLUMNS": "60"}).stdout
+    assert (
+        max(len(line) for line in shown.splitlines() if "See it" not in line and str(workplace.folder) not in line)
+        <= 60
+    )
     failures = shown[shown.index("Failures:") :]
     assert "1 ×  fails: BackendCompilerFailed" in failures
     assert "this backend says no" in " ".join(failures.split())

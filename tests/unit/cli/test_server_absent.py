@@ -29,9 +29,9 @@ sys.exit(main({arguments!r}))
     ],
 )
 def test_a_command_without_the_servers_packages_names_the_extra(
-    place: Workplace, absent: tuple[str, ...], arguments: list[str]
+    workplace: Workplace, absent: tuple[str, ...], arguments: list[str]
 ) -> None:
-    done = place.plain(sys.executable, "-c", BLOCKED.format(absent=absent, arguments=arguments))
+    done = workplace.plain(sys.executable, "-c", BLOCKED.format(absent=absent, arguments=arguments))
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(
         "compileboard: the dashboard needs: pip install 'compileboard[server]' ("

@@ -64,7 +64,7 @@ def test_a_field_of_a_later_collector_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("[]", "schema version"),
         ('{"v":2,"kind":"noted"}', "schema version 1"),
@@ -73,6 +73,6 @@ def test_a_field_of_a_later_collector_is_passed_over() -> None:
         ("half a li", "Expecting value"),
     ],
 )
-def test_what_is_no_event_is_refused_in_words(line: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_is_no_event_is_refused_in_words(line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         load_event(line)

@@ -28,29 +28,29 @@ def brute_force(base: list[float], new: list[float]) -> float:
     far = []
     for places in combinations(range(len(both)), len(base)):
         taken = [both[position] for position in places]
-        rest = [value for place, value in enumerate(both) if place not in places]
+        rest = [value for position, value in enumerate(both) if position not in places]
         far.append(abs(count_larger(taken, rest) - mean) >= away)
     return sum(far) / len(far)
 
 
 @given(FEW, FEW)
 def test_small_samples_are_exact_with_ties(base: list[float], new: list[float]) -> None:
-    found = mann_whitney(base, new)
-    assert found.is_exact
-    assert found.u == count_larger(base, new)
-    assert found.p_value == pytest.approx(brute_force(base, new), abs=1e-12)
+    test = mann_whitney(base, new)
+    assert test.is_exact
+    assert test.u == count_larger(base, new)
+    assert test.p_value == pytest.approx(brute_force(base, new), abs=1e-12)
 
 
 @given(MANY, MANY, st.randoms(use_true_random=False))
 def test_order_and_scale_do_not_matter(base: list[float], new: list[float], chance: object) -> None:
-    found = mann_whitney(base, new)
+    test = mann_whitney(base, new)
     shuffled = list(base)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert mann_whitney(shuffled, new) == found
-    assert mann_whitney([8 * value for value in base], [8 * value for value in new]) == found
+    assert mann_whitney(shuffled, new) == test
+    assert mann_whitney([8 * value for value in base], [8 * value for value in new]) == test
     other = mann_whitney(new, base)
-    assert (other.u, other.p_value) == (len(base) * len(new) - found.u, pytest.approx(found.p_value))
-    assert 0 <= found.p_value <= 1
+    assert (other.u, other.p_value) == (len(base) * len(new) - test.u, pytest.approx(test.p_value))
+    assert 0 <= test.p_value <= 1
 
 
 def rank(places: tuple[int, ...], total: int) -> tuple[list[float], list[float]]:

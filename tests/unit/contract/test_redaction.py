@@ -28,9 +28,9 @@ def redacted(name: str) -> list[ev.Event]:
     decoder = Decoder(PathNamer(["/srv/bench", "/srv/zoo"]))
     return [
         event
-        for one in captured(name)
+        for record in captured(name)
         for event in decoder.decode(
-            replace(one, metadata=redact_source(one.metadata), payload=redact_source(one.payload))
+            replace(record, metadata=redact_source(record.metadata), payload=redact_source(record.payload))
         )
     ]
 
@@ -49,7 +49,9 @@ def test_identities_stay_the_same(name: str) -> None:
                 "line",
                 "outcome",
             )
-            assert [getattr(plain, one) for one in same] == [getattr(withheld, one) for one in same]
+            assert [getattr(plain, name_of_field) for name_of_field in same] == [
+                getattr(withheld, name_of_field) for name_of_field in same
+            ]
         if isinstance(plain, ev.Recompiled) and isinstance(withheld, ev.Recompiled):
             assert [(g.fingerprint, g.reason, g.line) for g in plain.guards] == [
                 (g.fingerprint, g.reason, g.line) for g in withheld.guards
@@ -93,9 +95,9 @@ def test_what_a_data_dependent_guard_was_caused_by_loses_the_line() -> None:
 
 def test_a_key_is_a_text_too() -> None:
     key = 'Data-dependent branching\n        # File "/a/m.py", line 3, in f, code: if secret.sum() > 0: return x\n'
-    kept = redact_source({"counters": {key: 1}})["counters"]
-    assert list(kept.values()) == [1]
-    assert "secret" not in str(kept) and "line 3, in f, code: <source withheld " in str(kept)
+    redacted = redact_source({"counters": {key: 1}})["counters"]
+    assert list(redacted.values()) == [1]
+    assert "secret" not in str(redacted) and "line 3, in f, code: <source withheld " in str(redacted)
 
 
 @pytest.mark.parametrize(
@@ -114,11 +116,11 @@ def test_a_key_is_a_text_too() -> None:
 )
 def test_the_program_on_a_command_line_is_source(words: str, hidden: int | None) -> None:
     argv = words.replace("CODE", "import x\nx.secret()").split("|")
-    kept = redact_code(argv)
-    assert [place for place, (one, other) in enumerate(zip(argv, kept, strict=True)) if one != other] == (
+    redacted = redact_code(argv)
+    assert [position for position, (first, other) in enumerate(zip(argv, redacted, strict=True)) if first != other] == (
         [] if hidden is None else [hidden]
     )
-    assert "secret" not in str(kept)
+    assert "secret" not in str(redacted)
 
 
 def test_loads_under_another_name_and_without_the_rest() -> None:
@@ -147,8 +149,8 @@ def test_redaction_never_raises_and_is_idempotent(value: object) -> None:
 
 def test_a_guard_of_several_places_loses_the_line_of_each() -> None:
     guard = "LAMBDA_GUARD: 0 <= L['x'].item() <= 9"
-    place = "n = x.item(); check(n >= 0)  # m.py:22 in f (_dynamo/utils.py:42 in run_node)"
-    told = redact_source(f"+- {guard}  # {place} and {place}")
+    text = "n = x.item(); check(n >= 0)  # m.py:22 in f (_dynamo/utils.py:42 in run_node)"
+    told = redact_source(f"+- {guard}  # {text} and {text}")
     assert told.startswith(f"+- {guard}  # <source withheld ") and "x.item(); " not in told
     assert told.count("# m.py:22 in f (_dynamo/utils.py:42 in run_node)") == told.count("<source withheld") == 2
 

@@ -16,7 +16,7 @@ UNITS = {"×": "", "ms": "_ms", "s": "_s", "GB": "_gb", "µs": "_us", "": ""}
 
 
 def test_a_stored_number_has_its_type_in_the_row_and_its_unit_in_its_name() -> None:
-    types = {one.name: one.type for one in fields(ResultFields)}
+    types = {field.name: field.type for field in fields(ResultFields)}
     for name, column in STORED.items():
         assert types[name] == ("int | None" if column.is_count else "float | None"), name
         assert name == column.upstream + UNITS[column.unit]

@@ -62,7 +62,7 @@ def test_the_manifest_takes_a_setting_into_the_recorder(name: str, tmp_path: Pat
 
 
 def test_the_runs_row_and_code_take_every_setting() -> None:
-    assert SETTINGS.keys() - {one.name for one in fields(RunStarted)} == NOT_IN_THE_ROW
+    assert SETTINGS.keys() - {field.name for field in fields(RunStarted)} == NOT_IN_THE_ROW
     for function in (api.install, api.observe):
         given = {name.replace("db", "database") for name in inspect.signature(function).parameters}
         assert given == SETTINGS.keys() - NOT_IN_CODE

@@ -17,18 +17,18 @@ VALUES = st.text("abcdefghijkmnopqrstuvwxyzABCDEFG0123456789+/=_.~", min_size=8,
 @given(NAMES, VALUES, st.sampled_from(["--{0} {1}", "--{0}={1}", "-{0} {1}", "{0}={1}", "--train.{0}={1}", "{0}:{1}"]))
 def test_a_named_secret_on_the_command_line_is_withheld(name: str, value: str, shape: str) -> None:
     words = ["python", "train.py", *shape.format(name, value).split(" "), "--lr", "3"]
-    kept = scrub_argv(words)
-    assert value not in " ".join(kept)
-    assert kept[:2] == ["python", "train.py"]
-    assert kept[-2:] == ["--lr", "3"]
+    scrubbed = scrub_argv(words)
+    assert value not in " ".join(scrubbed)
+    assert scrubbed[:2] == ["python", "train.py"]
+    assert scrubbed[-2:] == ["--lr", "3"]
 
 
 @given(NAMES, VALUES)
 def test_a_secret_inside_a_shell_line_is_withheld(name: str, value: str) -> None:
     line = f"cd x && {name.replace('-', '_').upper()}={value} python train.py --{name} {value} --lr 3"
-    (kept,) = scrub_argv([line])
-    assert value not in kept
-    assert "python train.py" in kept
+    (scrubbed,) = scrub_argv([line])
+    assert value not in scrubbed
+    assert "python train.py" in scrubbed
 
 
 @pytest.mark.parametrize(
@@ -49,19 +49,24 @@ def test_a_secret_inside_a_shell_line_is_withheld(name: str, value: str) -> None
     ],
 )
 def test_a_secret_by_shape_is_withheld(text: str) -> None:
-    kept = scrub_text(text)
-    assert WITHHELD in kept
-    assert SECRET not in kept
+    scrubbed = scrub_text(text)
+    assert WITHHELD in scrubbed
+    assert SECRET not in scrubbed
     for piece in ("abcdefghij", "ABCDEFGHIJ", "eyJ", "\nabc"):
-        assert piece not in kept
+        assert piece not in scrubbed
 
 
 def test_the_environment_keeps_what_was_asked_for_and_no_secret() -> None:
-    kept = scrub_environment(
+    environment = scrub_environment(
         {"TORCH_LOGS": "recompiles", "TORCH_TOKEN": SECRET, "HOME": "/h", "MY_URL": f"https://u:{SECRET}@h/", "K": "v"},
         ("MY_URL", "K"),
     )
-    assert kept == {"TORCH_LOGS": "recompiles", "TORCH_TOKEN": WITHHELD, "MY_URL": f"https://{WITHHELD}@h/", "K": "v"}
+    assert environment == {
+        "TORCH_LOGS": "recompiles",
+        "TORCH_TOKEN": WITHHELD,
+        "MY_URL": f"https://{WITHHELD}@h/",
+        "K": "v",
+    }
 
 
 @given(st.text(max_size=200))
@@ -71,8 +76,8 @@ def test_scrubbing_twice_changes_nothing_more(text: str) -> None:
 
 
 def test_a_tag_is_kept_unless_its_key_or_shape_says_that_it_is_secret() -> None:
-    kept = scrub_values({"hf_token": SECRET, "model": "bert", "remote": f"https://u:{SECRET}@h/", "key": "dim"})
-    assert kept == {"hf_token": WITHHELD, "model": "bert", "remote": f"https://{WITHHELD}@h/", "key": "dim"}
+    values = scrub_values({"hf_token": SECRET, "model": "bert", "remote": f"https://u:{SECRET}@h/", "key": "dim"})
+    assert values == {"hf_token": WITHHELD, "model": "bert", "remote": f"https://{WITHHELD}@h/", "key": "dim"}
 
 
 @pytest.mark.parametrize(

@@ -52,15 +52,15 @@ def compare(base: SideValues, new: SideValues) -> Verdicts:
     ],
 )
 def test_a_verdict_says_how_many_samples_it_rests_on(base: list[float], new: list[float], basis: str) -> None:
-    found = decide(COLD, *(Measurement(samples[len(samples) // 2], samples=samples) for samples in (base, new)))
-    assert found.basis == basis
-    assert (found.word == "single") == basis.endswith("not judged")
-    assert found.text == (basis if found.word == "single" else f"{LABELS[found.word]} ({basis})")
+    verdict = decide(COLD, *(Measurement(samples[len(samples) // 2], samples=samples) for samples in (base, new)))
+    assert verdict.basis == basis
+    assert (verdict.word == "single") == basis.endswith("not judged")
+    assert verdict.text == (basis if verdict.word == "single" else f"{LABELS[verdict.word]} ({basis})")
 
 
 def test_an_interval_says_how_far_the_ratio_may_be_off() -> None:
-    found = decide(SPEEDUP, Measurement(2.0, (1.9, 2.1)), Measurement(1.5, (1.45, 1.55)))
-    assert (found.word, found.basis) == ("worse", "95 % intervals, ±6.2 %")
+    verdict = decide(SPEEDUP, Measurement(2.0, (1.9, 2.1)), Measurement(1.5, (1.45, 1.55)))
+    assert (verdict.word, verdict.basis) == ("worse", "95 % intervals, ±6.2 %")
 
 
 def test_a_count_and_a_number_of_a_file_say_so() -> None:
@@ -69,34 +69,34 @@ def test_a_count_and_a_number_of_a_file_say_so() -> None:
 
 
 def test_a_speedup_that_fell_because_eager_mode_got_faster_is_not_worse() -> None:
-    found = compare(timed(4.0, 2.0), timed(3.0, 2.0))
-    assert {name: verdict.word for name, verdict in found.items()} == {
+    comparison = compare(timed(4.0, 2.0), timed(3.0, 2.0))
+    assert {name: verdict.word for name, verdict in comparison.items()} == {
         "speedup": "eager",
         "abs_latency_ms": "same",
         "eager_latency_ms": "changed",
     }
-    assert found["speedup"].reason.startswith(
+    assert comparison["speedup"].reason.startswith(
         "eager mode got faster (−25.0 %), the compiled model's latency is unchanged; p = "
     )
 
 
 def test_a_latency_that_rose_with_eager_mode_is_not_worse() -> None:
-    found = compare(timed(4.0, 2.0), timed(6.0, 3.0))
-    assert (found["abs_latency_ms"].word, found["speedup"].word) == ("eager", "same")
-    assert found["abs_latency_ms"].reason.startswith(
+    comparison = compare(timed(4.0, 2.0), timed(6.0, 3.0))
+    assert (comparison["abs_latency_ms"].word, comparison["speedup"].word) == ("eager", "same")
+    assert comparison["abs_latency_ms"].reason.startswith(
         "eager mode got slower (+50.0 %) as well, the speedup is unchanged;"
     )
 
 
 @pytest.mark.parametrize(("eager_ms", "compiled_ms"), [(4.0, 3.0), (6.0, 4.0), (3.0, 3.0), (2.0, 2.5)])
 def test_a_compiled_model_that_got_slower_by_itself_is_worse(eager_ms: float, compiled_ms: float) -> None:
-    found = compare(timed(4.0, 2.0), timed(eager_ms, compiled_ms))
-    assert (found["speedup"].word, found["abs_latency_ms"].word) == ("worse", "worse")
+    comparison = compare(timed(4.0, 2.0), timed(eager_ms, compiled_ms))
+    assert (comparison["speedup"].word, comparison["abs_latency_ms"].word) == ("worse", "worse")
 
 
 def overall(base: float, new: float, counts: dict[str, int] | None, noise: float | None = None) -> tuple[str, str]:
-    found = decide_overall(COLD, base, new, counts, noise)
-    return found.word, found.reason
+    verdict = decide_overall(COLD, base, new, counts, noise)
+    return verdict.word, verdict.reason
 
 
 def test_a_mean_is_worse_where_a_model_is_and_no_surer_than_they_are() -> None:

@@ -33,16 +33,16 @@ def captured(name: str) -> tuple[Captured, ...]:
         path = Path(folder) / "trace.log"
         path.write_bytes(log_bytes(name))
         stats = ReadStats()
-        found = tuple(read_trace_log(path, "p", stats=stats, wanted=lambda name: True))
+        captured = tuple(read_trace_log(path, "p", stats=stats, selects=lambda name: True))
     assert stats.rejects.by_kind == {}
-    return found
+    return captured
 
 
 @cache
 def events(name: str) -> tuple[Event, ...]:
     """Decode a recorded log, with its programs' folders as roots."""
     decoder = Decoder(PathNamer(["/srv/bench", "/srv/zoo"]))
-    return tuple(event for one in captured(name) for event in decoder.decode(one))
+    return tuple(event for record in captured(name) for event in decoder.decode(record))
 
 
 def torch_metrics(name: str) -> list[dict[str, Any]]:

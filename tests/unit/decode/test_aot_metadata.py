@@ -78,8 +78,13 @@ def test_parse_metadata_keeps_what_lies_too_deep_as_text() -> None:
 
 
 def test_summary_tells_where_an_input_is_written() -> None:
-    [kept] = summary("input_mutated")["inputs_mutated"]
-    assert (kept["index"], kept["data"], kept["requires_grad"], kept["applied_in"]) == (0, True, False, "graph")
+    [mutation] = summary("input_mutated")["inputs_mutated"]
+    assert (mutation["index"], mutation["data"], mutation["requires_grad"], mutation["applied_in"]) == (
+        0,
+        True,
+        False,
+        "graph",
+    )
     [copied] = summary("input_mutated_in_epilogue")["inputs_mutated"]
     assert (copied["requires_grad"], copied["applied_in"]) == (True, "epilogue")
     [moved] = summary("metadata_mutated")["inputs_mutated"]
@@ -105,14 +110,14 @@ def test_summary_tells_where_an_input_is_written() -> None:
     ],
 )
 def test_summary_lists_outputs_that_alias(case: str, expected: list[tuple[str, int | None, list[str] | None]]) -> None:
-    found = summary(case)["outputs"]
-    assert [(output["output_type"], output["base_index"], output["views"]) for output in found] == expected
+    outputs = summary(case)["outputs"]
+    assert [(output["output_type"], output["base_index"], output["views"]) for output in outputs] == expected
 
 
 def test_summary_says_of_merged_arguments_only_what_the_text_says() -> None:
     def merges(case: str) -> tuple[bool | None, ...]:
-        found = summary(case)
-        return found["arguments_merged"], found["synthetic_base"], found["deduplicated"]
+        aot_summary = summary(case)
+        return aot_summary["arguments_merged"], aot_summary["synthetic_base"], aot_summary["deduplicated"]
 
     assert merges("input_mutated") == (False, False, False)
     assert merges("duplicated_arguments_only_read") == (False, False, False)

@@ -21,17 +21,17 @@ def payloads() -> dict[str, dict[str, Any]]:
 
 
 def components(name: str) -> list[Component]:
-    found = parse_components(json.dumps(payloads()[name]))
-    assert found is not None
-    return found
+    components = parse_components(json.dumps(payloads()[name]))
+    assert components is not None
+    return components
 
 
 def test_parse_keeps_every_component() -> None:
     for name in ("fx_graph 2.13 base", "aot_autograd 2.11 cuda"):
-        found = components(name)
-        assert [f"[{component.digest}] {component.name}: {component.value}" for component in found] == payloads()[name][
-            "components"
-        ]
+        parsed = components(name)
+        assert [f"[{component.digest}] {component.name}: {component.value}" for component in parsed] == payloads()[
+            name
+        ]["components"]
     names = [component.name for component in components("fx_graph 2.13 base")]
     assert names[:3] == ["gm", "example_inputs[0]", "example_inputs[1]"]
     assert "inductor_config[epilogue_fusion]" in names
@@ -39,12 +39,12 @@ def test_parse_keeps_every_component() -> None:
 
 def test_parse_reads_lines_joined_to_one_text() -> None:
     payload = payloads()["fx_graph 2.13 base"]
-    found = parse_components({"lines": "\n".join(payload["components"])})
-    assert found is not None
-    assert [(component.name, component.digest) for component in found] == [
+    parsed = parse_components({"lines": "\n".join(payload["components"])})
+    assert parsed is not None
+    assert [(component.name, component.digest) for component in parsed] == [
         (component.name, component.digest) for component in components("fx_graph 2.13 base")
     ]
-    assert "torch.ops.aten.relu" in found[0].value
+    assert "torch.ops.aten.relu" in parsed[0].value
 
 
 def test_a_look_up_without_components_has_none() -> None:
@@ -54,8 +54,8 @@ def test_a_look_up_without_components_has_none() -> None:
 
 
 def test_components_of_another_form_keep_their_text() -> None:
-    found = parse_components({"components": ["config: x", "[ab]", None, "", "[abc] a b: c"]})
-    assert found == [Component("config", "", "x"), Component("[ab]", "", ""), Component("[abc] a b", "", "c")]
+    components = parse_components({"components": ["config: x", "[ab]", None, "", "[abc] a b: c"]})
+    assert components == [Component("config", "", "x"), Component("[ab]", "", ""), Component("[abc] a b", "", "c")]
 
 
 @given(st.sampled_from(["fx_graph 2.13 base", "aot_autograd 2.11 cuda"]), st.data())
@@ -63,5 +63,5 @@ def test_damage_never_raises(name: str, data: st.DataObject) -> None:
     text = json.dumps(payloads()[name])
     start = data.draw(st.integers(0, len(text)))
     damaged = text[:start] + data.draw(st.text(max_size=20)) + text[start + data.draw(st.integers(0, 200)) :]
-    found = parse_components(damaged)
-    assert found is None or all(isinstance(component.value, str) for component in found)
+    components = parse_components(damaged)
+    assert components is None or all(isinstance(component.value, str) for component in components)

@@ -45,9 +45,9 @@ def captured_one(name: str, metadata: object = None, payload: object = None, **m
 @pytest.mark.parametrize("name", WITH_METRICS)
 def test_metrics_equal_what_torch_itself_kept(name: str) -> None:
     decoded = [event for event in events(name) if isinstance(event, ev.Compiled)]
-    kept = torch_metrics(name)
-    assert len(decoded) == len(kept)
-    for event, expected in zip(decoded, kept, strict=True):
+    metrics = torch_metrics(name)
+    assert len(decoded) == len(metrics)
+    for event, expected in zip(decoded, metrics, strict=True):
         got = {key: value for key, value in event.metrics.items() if not key.endswith("_config")}
         # The recording program wrote this list sorted, or as text.
         assert sorted(map(str, got.pop("stack_trace") or ())) == _sorted(expected.pop("stack_trace"))
@@ -150,14 +150,14 @@ def test_function_names_prefer_what_the_hook_knows() -> None:
 def test_live_records_become_their_events() -> None:
     started = captured_one("process_started", {"run_id": "r", "pid": 4, "capabilities": {"breaks": "ok"}, "new": 1})
     skip = captured_one("cudagraph_skip", {"reason": "cpu device"}, frame_id=0, frame_compile_id=1)
-    first, second = (Decoder().decode(one)[0] for one in (started, skip))
+    first, second = (Decoder().decode(record)[0] for record in (started, skip))
     assert isinstance(first, ev.ProcessStarted) and first.capabilities == {"breaks": "ok"}
     assert isinstance(second, ev.CudagraphSkipped) and (second.reason, second.compile_id) == ("cpu device", "0/1")
 
 
 def test_recompile_is_the_same_from_log_and_hook() -> None:
     reasons = ["0/1: k == 2", "0/0: k == 1"]
-    text = "[\n" + ",\n".join(json.dumps(one) for one in reasons) + "\n]"
+    text = "[\n" + ",\n".join(json.dumps(reason) for reason in reasons) + "\n]"
     live, logged = (Decoder().decode(captured_one("artifact:recompile_reasons", {}, p)) for p in (reasons, text))
     assert live == logged and isinstance(live[0], ev.Recompiled) and live[0].recompiled_from == "0/1"
 
@@ -191,10 +191,10 @@ def test_what_no_database_holds_is_made_storable() -> None:
 
 
 def test_an_unknown_record_of_a_hook_is_noted_and_of_a_log_an_artifact() -> None:
-    one = captured_one("artifact:somebody_elses", {"name": "somebody_elses", "encoding": "json", "a": 1}, "text")
-    (noted,) = Decoder().decode(one)
+    record = captured_one("artifact:somebody_elses", {"name": "somebody_elses", "encoding": "json", "a": 1}, "text")
+    (noted,) = Decoder().decode(record)
     assert isinstance(noted, ev.Noted) and noted.body["payload"] == "text"
-    (seen,) = Decoder().decode(replace(one, logged=Logged("00", 4, "kept")))
+    (seen,) = Decoder().decode(replace(record, logged=Logged("00", 4, "kept")))
     assert isinstance(seen, ev.ArtifactSeen) and seen.name == "somebody_elses" and seen.metadata == {"a": 1}
     assert (seen.text, seen.encoding, seen.size_bytes, seen.md5) == ("text", "json", 4, "00")
 

@@ -43,14 +43,14 @@ torch._dynamo.exc.Unsupported: Data-dependent assertion failed (cannot compile p
 
 
 def broke(name: str) -> dict[str, list[ev.GraphBroke]]:
-    found: dict[str, list[ev.GraphBroke]] = {}
+    breaks_by_case: dict[str, list[ev.GraphBroke]] = {}
     case = ""
     for event in events(name):
         if isinstance(event, ev.ArtifactSeen) and event.name.startswith("case_"):
             case = event.name.removeprefix("case_")
         elif isinstance(event, ev.GraphBroke):
-            found.setdefault(case, []).append(event)
-    return found
+            breaks_by_case.setdefault(case, []).append(event)
+    return breaks_by_case
 
 
 def test_wrapped_reason_gives_the_type_beneath() -> None:
@@ -66,7 +66,7 @@ def test_wrapped_reason_gives_the_type_beneath() -> None:
 
 def test_skipped_frames_are_told_by_the_text() -> None:
     cases = broke("torch2.13-breaks")
-    assert {name for name, found in cases.items() if found[-1].outcome == "skipped"} == {
+    assert {name for name, breaks in cases.items() if breaks[-1].outcome == "skipped"} == {
         "loop", "withblock", "tryblock", "gen", "openb", "backendfake", "userraise",
     }  # fmt: skip
     assert cases["skipped"][0].outcome == "unknown"
@@ -101,10 +101,15 @@ def test_frame_that_left_the_stack_is_named_by_the_headline() -> None:
 
 
 def test_text_of_2_6_has_reason_and_function_but_no_id() -> None:
-    found = parse_break(OLD.format(line=12, value=3), NAMER)
-    assert (found["gb_id"], found["gb_type"], found["outcome"]) == (None, None, "unknown")
-    assert found["reason"].startswith("call_method UserDefinedObjectVariable(Foo) bar")
-    assert (found["file"], found["line"], found["function"], found["resumed_at"]) == ("m.py", 12, "forward", 7)
+    graph_break = parse_break(OLD.format(line=12, value=3), NAMER)
+    assert (graph_break["gb_id"], graph_break["gb_type"], graph_break["outcome"]) == (None, None, "unknown")
+    assert graph_break["reason"].startswith("call_method UserDefinedObjectVariable(Foo) bar")
+    assert (graph_break["file"], graph_break["line"], graph_break["function"], graph_break["resumed_at"]) == (
+        "m.py",
+        12,
+        "forward",
+        7,
+    )
 
 
 def test_fingerprint_ignores_line_numbers_and_values() -> None:
@@ -115,10 +120,10 @@ def test_fingerprint_ignores_line_numbers_and_values() -> None:
 
 
 def test_skip_text_takes_its_reason_from_the_exception() -> None:
-    found = parse_break(SKIP, NAMER)
-    assert found["outcome"] == "skipped" and found["function"] == "fn"
-    assert found["gb_type"] == "Data-dependent assertion failed (cannot compile partial graph)"
-    assert found["gb_id"] == "GB0034" and found["hints"] == ["Use `torch._assert()`."]
+    graph_break = parse_break(SKIP, NAMER)
+    assert graph_break["outcome"] == "skipped" and graph_break["function"] == "fn"
+    assert graph_break["gb_type"] == "Data-dependent assertion failed (cannot compile partial graph)"
+    assert graph_break["gb_id"] == "GB0034" and graph_break["hints"] == ["Use `torch._assert()`."]
 
 
 def test_users_own_words_do_not_make_a_skip() -> None:
@@ -135,8 +140,8 @@ def test_qualified_names_come_from_the_caller() -> None:
 
 
 def test_registry_knows_every_recorded_id() -> None:
-    for found in broke("torch2.13-breaks").values():
-        for event in found:
+    for breaks in broke("torch2.13-breaks").values():
+        for event in breaks:
             entry = break_registry.lookup(event.gb_id) if event.gb_id else None
             assert event.gb_id is None or (entry is not None and entry.gb_type == event.gb_type)
     assert break_registry.page_url("GB0025").endswith("/gb/gb0025.html")
@@ -152,8 +157,8 @@ def test_higher_order_operator_is_no_part_of_the_type() -> None:
 
 @given(st.text())
 def test_any_text_parses(text: str) -> None:
-    found = parse_break(text, NAMER)
-    assert found["text"] == text and found["outcome"] in ("skipped", "unknown")
+    graph_break = parse_break(text, NAMER)
+    assert graph_break["text"] == text and graph_break["outcome"] in ("skipped", "unknown")
 
 
 @given(st.sampled_from([c.payload for c in captured("torch2.13-breaks") if isinstance(c.payload, str)]), st.data())
@@ -187,8 +192,8 @@ def test_reason_is_found_in_every_form_and_ends_where_it_ends(text: str, reason:
 
 def test_explanations_and_hints_of_a_second_break_stand_behind_the_firsts() -> None:
     another = "\n*** While handling this graph break, another graph break occurred: ***\n"
-    one = "One\n  Explanation: a\n  Hint: h\n  Hint: i\n  Developer debug context: c\n"
-    message = parse_message(f"{one}{another}Two\n  Explanation: b\n  Hint: i\n  Hint: j\n{another}Three\n")
+    text = "One\n  Explanation: a\n  Hint: h\n  Hint: i\n  Developer debug context: c\n"
+    message = parse_message(f"{text}{another}Two\n  Explanation: b\n  Hint: i\n  Hint: j\n{another}Three\n")
     assert message.head == ["One"] and message.reason == "One" and message.structured
     assert message.explanation == "a\n\nTwo: b\n\nThree"
     assert (message.hints, message.context) == (["h", "i", "j"], "c")
@@ -205,8 +210,10 @@ def test_fields_are_indented_by_one_or_two_spaces() -> None:
 
 
 def test_a_break_is_the_same_in_every_database() -> None:
-    found = parse_break(OLD.format(line=12, value=3), NAMER)
-    assert found["fingerprint"] == break_fingerprint(None, found["reason"], "forward", "m.py", found["source_hash"])
+    graph_break = parse_break(OLD.format(line=12, value=3), NAMER)
+    assert graph_break["fingerprint"] == break_fingerprint(
+        None, graph_break["reason"], "forward", "m.py", graph_break["source_hash"]
+    )
     assert break_fingerprint("GB0001", "x", "f", "a.py", "h") == break_fingerprint("GB0001", "y", "f", "a.py", "h")
     golden = [
         break_fingerprint("GB0001", "x", "f", "a.py", "h"),
@@ -226,10 +233,14 @@ def test_a_break_is_the_same_in_every_database() -> None:
 
 def test_every_part_of_a_text_without_an_id_has_its_field() -> None:
     text = OLD.format(line=12, value=3)
-    found = parse_break(text, NAMER)
-    assert (found["source_line"], found["debug_context"], found["explanation"]) == ("y = foo.bar(x)", None, None)
-    assert (found["hints"], found["text"], found["outcome"]) == ([], text, "unknown")
-    assert [(frame["file"], frame["line"], frame["name"]) for frame in found["stack"]] == [
+    graph_break = parse_break(text, NAMER)
+    assert (graph_break["source_line"], graph_break["debug_context"], graph_break["explanation"]) == (
+        "y = foo.bar(x)",
+        None,
+        None,
+    )
+    assert (graph_break["hints"], graph_break["text"], graph_break["outcome"]) == ([], text, "unknown")
+    assert [(frame["file"], frame["line"], frame["name"]) for frame in graph_break["stack"]] == [
         ("m.py", 3, "<module>"),
         ("m.py", 12, "forward"),
     ]
@@ -239,9 +250,9 @@ def test_an_id_in_the_text_fills_in_what_the_text_leaves_out() -> None:
     link = "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html"
     entry = break_registry.lookup("GB0059")
     assert entry is not None
-    found = parse_break(f"Graph break in user code at /srv/bench/m.py:4\nReason: {link}\n", NAMER)
-    assert (found["gb_id"], found["gb_type"]) == ("GB0059", entry.gb_type)
-    assert (found["explanation"], found["hints"]) == (entry.explanation, list(entry.hints))
+    graph_break = parse_break(f"Graph break in user code at /srv/bench/m.py:4\nReason: {link}\n", NAMER)
+    assert (graph_break["gb_id"], graph_break["gb_type"]) == ("GB0059", entry.gb_type)
+    assert (graph_break["explanation"], graph_break["hints"]) == (entry.explanation, list(entry.hints))
     told = parse_break(f"Reason: Print\n  Explanation: own\n  For more details about this graph break: {link}\n", NAMER)
     assert (told["gb_id"], told["gb_type"], told["explanation"], told["hints"]) == ("GB0059", "Print", "own", [])
 
@@ -261,9 +272,14 @@ def test_the_headline_names_the_place_that_is_not_on_the_stack() -> None:
 
 def test_an_unconverted_frame_is_named_by_its_first_line() -> None:
     text = "WON'T CONVERT forward /srv/bench/m.py line 12\ndue to:\nValueError: no\n"
-    found = parse_break(text, NAMER)
-    assert (found["file"], found["line"], found["function"], found["outcome"]) == ("m.py", 12, "forward", "skipped")
-    assert found["reason"] == "ValueError: no"
+    graph_break = parse_break(text, NAMER)
+    assert (graph_break["file"], graph_break["line"], graph_break["function"], graph_break["outcome"]) == (
+        "m.py",
+        12,
+        "forward",
+        "skipped",
+    )
+    assert graph_break["reason"] == "ValueError: no"
 
 
 @pytest.mark.parametrize("qualname", ["A.B.forward", "forward"])

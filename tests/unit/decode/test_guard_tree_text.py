@@ -31,9 +31,9 @@ def texts() -> dict[str, str]:
 
 
 def tree(name: str) -> GuardTree:
-    found = parse_guards(texts()[name])
-    assert found is not None
-    return found
+    tree = parse_guards(texts()[name])
+    assert tree is not None
+    return tree
 
 
 def checks(name: str, guard_type: str) -> list[GuardNode]:
@@ -89,20 +89,20 @@ def test_parse_joins_a_guard_of_several_lines() -> None:
 
 
 def test_summary_counts_types_and_roots() -> None:
-    found = summarize_guards(tree("dynamic"))
-    assert found["guard_count"] == sum(found["kinds"].values()) == 32
-    assert found["kinds"]["TENSOR_MATCH"] == 3
-    assert found["roots"] == [["L['a']", 11], ["L['b']", 11], ["L['w']", 6], ["global state", 4]]
-    assert (found["latency_us"], found["depth"], found["manager_count"]) == (157.32, 3, 4)
+    summary = summarize_guards(tree("dynamic"))
+    assert summary["guard_count"] == sum(summary["kinds"].values()) == 32
+    assert summary["kinds"]["TENSOR_MATCH"] == 3
+    assert summary["roots"] == [["L['a']", 11], ["L['b']", 11], ["L['w']", 6], ["global state", 4]]
+    assert (summary["latency_us"], summary["depth"], summary["manager_count"]) == (157.32, 3, 4)
 
 
 def test_older_list_of_guards_is_read() -> None:
     frames = [{"line": 7, "name": "f", "filename": "/srv/a.py", "loc": "x * k"}]
     entries = [{"code": "L['k'] == 1", "stack": None, "user_stack": frames}, {"code": 3}, "x"]
-    found = parse_guards(json.dumps(entries))
-    assert found is not None and [node.user_line for node in found.nodes] == ["x * k"]
-    assert summarize_guards(found)["kinds"] == {"not recorded": 1}
-    assert summarize_guards(found)["roots"] == [["L['k']", 1]]
+    tree = parse_guards(json.dumps(entries))
+    assert tree is not None and [node.user_line for node in tree.nodes] == ["x * k"]
+    assert summarize_guards(tree)["kinds"] == {"not recorded": 1}
+    assert summarize_guards(tree)["roots"] == [["L['k']", 1]]
 
 
 @pytest.mark.parametrize("text", ["", "[", "[1, 2]", "{}", "Guard latency = 3 us", "\ud800"])
@@ -112,9 +112,9 @@ def test_other_text_is_no_tree(text: str) -> None:
 
 def test_deep_trees_stay_within_bounds() -> None:
     lines = [f"{'| ' * depth}+- GuardManager: source=L['x']{'.a' * depth}" for depth in range(2_000)]
-    found = parse_guards("TREE_GUARD_MANAGER:\n" + "\n".join(lines))
-    assert found is not None
-    depths = [depth for depth, _node in walk(found)]
+    tree = parse_guards("TREE_GUARD_MANAGER:\n" + "\n".join(lines))
+    assert tree is not None
+    depths = [depth for depth, _node in walk(tree)]
     assert (len(depths), max(depths)) == (2_000, MAXIMUM_DEPTH)
 
 
@@ -124,6 +124,6 @@ def test_damage_never_raises(name: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     length = data.draw(st.integers(0, 300))
     with_noise = text[:start] + data.draw(st.text(max_size=30)) + text[start + length :]
-    found = parse_guards(with_noise[: data.draw(st.integers(0, len(with_noise)))])
-    if found is not None:
-        assert summarize_guards(found)["guard_count"] <= with_noise.count("+- ")
+    tree = parse_guards(with_noise[: data.draw(st.integers(0, len(with_noise)))])
+    if tree is not None:
+        assert summarize_guards(tree)["guard_count"] <= with_noise.count("+- ")

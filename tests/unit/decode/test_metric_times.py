@@ -104,20 +104,20 @@ def test_cache_lookup_drops_components_and_keeps_their_number() -> None:
     payload = json.dumps(
         {"key": "k", "components": ["a", "b"], "cache_status_detailed": "full_miss", "time_taken_ns": 2_000_000}
     )
-    found = parse_lookup("fx_graph_cache_miss", payload)
-    assert found and (found["cache"], found["result"], found["reason"]) == ("fx_graph", "miss", "full_miss")
+    lookup = parse_lookup("fx_graph_cache_miss", payload)
+    assert lookup and (lookup["cache"], lookup["result"], lookup["reason"]) == ("fx_graph", "miss", "full_miss")
     assert (
-        found["detail"]["component_count"] == 2
-        and "components" not in found["detail"]
-        and found["time_taken_us"] == 2000
+        lookup["detail"]["component_count"] == 2
+        and "components" not in lookup["detail"]
+        and lookup["time_taken_us"] == 2000
     )
 
 
 def test_cache_lookup_of_2_5_reads_the_state_inside() -> None:
-    found = parse_lookup(
+    lookup = parse_lookup(
         "aotautograd_cache_hash", {"cache_state": "hit", "key": "k", "forward_time_saved_ms": 3, "time_saved_ms": 7}
     )
-    assert found and (found["cache"], found["result"], found["time_saved_us"]) == ("aot_autograd", "hit", 7000)
+    assert lookup and (lookup["cache"], lookup["result"], lookup["time_saved_us"]) == ("aot_autograd", "hit", 7000)
     assert parse_lookup("fx_graph_cache_hash", {"key": "k"}) is None and parse_lookup("other", {}) is None
 
 
@@ -217,8 +217,8 @@ def test_a_runtime_record_is_autotuning_cudagraphs_and_the_rest(
 
 
 def test_only_true_makes_a_runtime_record() -> None:
-    for said in (False, None, "True", 1):
-        assert phases_us(WHOLE | {"is_runtime": said}) == phases_us(WHOLE)
+    for flag in (False, None, "True", 1):
+        assert phases_us(WHOLE | {"is_runtime": flag}) == phases_us(WHOLE)
 
 
 @pytest.mark.parametrize(

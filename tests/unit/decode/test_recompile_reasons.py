@@ -76,14 +76,14 @@ CASES = {
 
 
 def recorded() -> dict[str, ev.GuardFailure]:
-    found: dict[str, ev.GuardFailure] = {}
+    failures_by_case: dict[str, ev.GuardFailure] = {}
     case = ""
     for event in events("torch2.13-guards"):
         if isinstance(event, ev.ArtifactSeen) and event.name.startswith("case_"):
             case = event.name.removeprefix("case_")
         elif isinstance(event, ev.Recompiled):
-            found.setdefault(case, event.guards[0])
-    return found
+            failures_by_case.setdefault(case, event.guards[0])
+    return failures_by_case
 
 
 @pytest.mark.parametrize(("case", "category"), CASES.items())

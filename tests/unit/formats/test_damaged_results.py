@@ -69,15 +69,15 @@ def test_a_file_of_too_many_rows_is_read_to_its_limit_and_says_so(monkeypatch: p
     monkeypatch.setattr("compileboard.collectors.formats.results.MOST_ROWS", 3)
     file = read_text(HEADING + "".join(f"cpu,m{number},8,1.5,2.5\n" for number in range(9)))
     assert [result.model for result in file.results] == ["m0", "m1", "m2"]
-    met = file.rejects.by_kind["too_many_rows"]
-    assert (met.count, met.first_line) == (1, 5) and "more than 3" in (met.example or "")
+    reject = file.rejects.by_kind["too_many_rows"]
+    assert (reject.count, reject.first_line) == (1, 5) and "more than 3" in (reject.example or "")
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
 def test_a_table_that_is_separated_otherwise_says_so(separator: str) -> None:
     file = read_text((HEADING + GOOD).replace(",", separator))
-    met = file.rejects.by_kind["wrong_separator"]
-    assert met.first_line == 1 and f"separated by {separator!r}, expected commas" in (met.example or "")
+    reject = file.rejects.by_kind["wrong_separator"]
+    assert reject.first_line == 1 and f"separated by {separator!r}, expected commas" in (reject.example or "")
 
 
 @pytest.mark.parametrize("form", ["\ufeff{}", "{}\n\n", "{}" + HEADING])

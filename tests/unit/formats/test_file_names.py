@@ -63,8 +63,10 @@ def test_the_order_of_words_makes_no_other_series(names: tuple[str, str]) -> Non
 
 
 def test_flags_stand_behind_the_backend_in_one_order() -> None:
-    said = [read_name(name).backend for name in ("cpu_aot_inductor_torchbench_amp_freezing_inference", "x_torchbench")]
-    assert said == ["aot_inductor_freezing", None]
+    backends = [
+        read_name(name).backend for name in ("cpu_aot_inductor_torchbench_amp_freezing_inference", "x_torchbench")
+    ]
+    assert backends == ["aot_inductor_freezing", None]
     assert read_name("dynamic_cpu_max_autotune_inductor_amp_freezing_torchbench_inference").backend == (
         "inductor_max_autotune_freezing"
     )

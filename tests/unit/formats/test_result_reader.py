@@ -54,17 +54,19 @@ def test_a_failure_that_upstream_wrote_as_zeros_is_no_measurement() -> None:
 
 
 def test_padding_is_not_read_as_a_number() -> None:
-    found = by_model(read(MADE / f"{AMP}performance.csv"))
-    assert found["resnet18"].values == {"speedup": 1.35, "abs_latency": 12.5}  # its row is padded from there on
-    assert found["timm_vovnet"].status == "failed" and found["timm_vovnet"].batch_size is None
-    assert "compression_ratio" not in found["dlrm"].values and found["dlrm"].values["graph_breaks"] == 2
-    assert found["alexnet"].values["graph_breaks"] == 0 and found["alexnet"].backend == "inductor_no_cudagraphs"
+    results = by_model(read(MADE / f"{AMP}performance.csv"))
+    assert results["resnet18"].values == {"speedup": 1.35, "abs_latency": 12.5}  # its row is padded from there on
+    assert results["timm_vovnet"].status == "failed" and results["timm_vovnet"].batch_size is None
+    assert "compression_ratio" not in results["dlrm"].values and results["dlrm"].values["graph_breaks"] == 2
+    assert results["alexnet"].values["graph_breaks"] == 0 and results["alexnet"].backend == "inductor_no_cudagraphs"
 
 
 def test_verdicts_failures_and_skips_are_told_apart() -> None:
-    found = by_model(read(MADE / f"{AMP}accuracy.csv"))
-    said = {name: (measurement.status, measurement.reason, measurement.accuracy) for name, measurement in found.items()}
-    assert said == {
+    results = by_model(read(MADE / f"{AMP}accuracy.csv"))
+    outcomes = {
+        name: (measurement.status, measurement.reason, measurement.accuracy) for name, measurement in results.items()
+    }
+    assert outcomes == {
         "resnet18": ("measured", None, "pass"),
         "alexnet": ("measured", None, "fail_accuracy"),
         "timm_vovnet": ("failed", "eager_1st_run_OOM", "eager_1st_run_OOM"),
@@ -81,8 +83,8 @@ def test_expected_rows_are_baselines_with_empty_cells_left_out() -> None:
 
 
 def test_hud_rows_are_two_experiments_and_know_their_commits() -> None:
-    found = read(MADE / "hud_export.csv").results
-    said = [
+    results = read(MADE / "hud_export.csv").results
+    outcomes = [
         (
             measurement.model,
             measurement.experiment,
@@ -90,23 +92,23 @@ def test_hud_rows_are_two_experiments_and_know_their_commits() -> None:
             measurement.reason,
             measurement.facts["commit"][0],
         )
-        for measurement in found
+        for measurement in results
         if measurement.model == "dlrm"
     ]
-    assert said == [
+    assert outcomes == [
         ("dlrm", "performance", "failed", "OOM", "a"),
         ("dlrm", "accuracy", "failed", "OOM", "a"),
         ("dlrm", "performance", "not_run", "upstream wrote 0 where nothing was run", "b"),
         ("dlrm", "accuracy", "measured", None, "b"),
     ]
-    assert found[0].values == {
+    assert results[0].values == {
         "speedup": 1.35,
         "compilation_latency": 21.3,
         "compression_ratio": 0.98,
         "abs_latency": 12.5,
         "dynamo_peak_mem": 1.2,
     }
-    assert found[0].hardware == "h100"
+    assert results[0].hardware == "h100"
 
 
 def test_records_of_the_database_become_one_result_a_model_and_commit() -> None:

@@ -45,11 +45,11 @@ def cells(data: bytes) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("with_json", [False, True])
 def test_the_recorded_tables_are_written_again_to_the_byte(with_json: bool) -> None:
-    wanted = {path.name: path.read_bytes() for path in RECORDED.glob("*.csv")}
+    expected = {path.name: path.read_bytes() for path in RECORDED.glob("*.csv")}
     paths = [path for path in RECORDED.iterdir() if with_json or path.suffix == ".csv"]
     written = render_files(*read_folder(*sorted(paths)))
-    assert {name: written[name] for name in wanted} == wanted
-    added = {name for name in written if name.endswith(".csv")} - set(wanted)
+    assert {name: written[name] for name in expected} == expected
+    added = {name for name in written if name.endswith(".csv")} - set(expected)
     assert all(name.endswith("_graph_break_deduped.csv") for name in added)
 
 

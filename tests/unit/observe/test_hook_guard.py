@@ -38,7 +38,7 @@ def tapped(emitted: list[Any], losses: Counter[str]) -> tuple[Any, list[Any]]:
     def original(name: str, metadata_fn: Any = dict, *, payload_fn: Any = lambda: None, **rest: Any) -> None:
         passed.append((name, metadata_fn(), payload_fn(), rest))
 
-    return make_tap(original, lambda *said: emitted.append(said), HookGuard(losses)), passed
+    return make_tap(original, lambda *arguments: emitted.append(arguments), HookGuard(losses)), passed
 
 
 def test_the_tap_evaluates_once_and_hands_everything_on() -> None:
@@ -65,7 +65,7 @@ def test_the_tap_evaluates_once_and_hands_everything_on() -> None:
 def test_the_tap_builds_nothing_that_nobody_wants() -> None:
     emitted: list[Any] = []
     built: list[str] = []
-    trace = make_tap(lambda *_, **__: None, lambda *said: emitted.append(said), HookGuard(Counter()))
+    trace = make_tap(lambda *_, **__: None, lambda *arguments: emitted.append(arguments), HookGuard(Counter()))
     trace("dynamo_output_graph", lambda: built.append("graph"), payload_fn=lambda: built.append("text"))
     trace("artifact", lambda: {"name": "fx_graph_runnable"}, payload_fn=lambda: built.append("code"))
     assert (emitted, built) == ([], [])
@@ -74,7 +74,7 @@ def test_the_tap_builds_nothing_that_nobody_wants() -> None:
 def test_a_cache_events_components_are_never_written_as_json() -> None:
     emitted: list[Any] = []
     cache_info = {"key": "k", "components": [object()]}  # JSON could not even write it
-    trace = make_tap(lambda *_, **__: None, lambda *said: emitted.append(said), HookGuard(Counter()))
+    trace = make_tap(lambda *_, **__: None, lambda *arguments: emitted.append(arguments), HookGuard(Counter()))
     for name in ("fx_graph_cache_hit", "aotautograd_cache_miss"):
         trace("artifact", lambda name=name: {"name": name}, payload_fn=lambda: json.dumps(cache_info))
     assert [payload for _, _, payload, _ in emitted] == [{"key": "k", "component_count": 1}] * 2
@@ -88,7 +88,7 @@ def test_a_metadata_function_that_raises_does_so_for_torch_alone() -> None:
     def bad() -> Any:
         raise ValueError("torch's own")
 
-    quiet = make_tap(lambda *_, **__: "went on", lambda *said: emitted.append(said), HookGuard(losses))
+    quiet = make_tap(lambda *_, **__: "went on", lambda *arguments: emitted.append(arguments), HookGuard(losses))
     assert quiet("artifact", bad, payload_fn=bad) == "went on"
     assert (emitted, sum(losses.values())) == ([], 1)
     loud, _ = tapped(emitted, losses)

@@ -17,7 +17,7 @@ PLACE: runtime_failures.Origin = ([None, 0, 0, 0, None], 5)
 
 
 class Recorder:
-    """Keep what would be written."""
+    """Records what would be written."""
 
     def __init__(self) -> None:
         self.losses: Counter[str] = Counter()

@@ -34,7 +34,7 @@ def rows(database: Path, sql: str, **values: Any) -> list[sqlite3.Row]:
         return connection.execute(sql, values).fetchall()
 
 
-def one(database: Path, sql: str, **values: Any) -> Any:
+def query_value(database: Path, sql: str, **values: Any) -> Any:
     """Ask for one value."""
     return rows(database, sql, **values)[0][0]
 
@@ -46,5 +46,5 @@ TABLES += ["aot_graphs", "logs", "log_rejects"]
 
 def counts(database: Path) -> dict[str, int]:
     """Count the rows of every table that an import fills; each reading of a log ends its run anew."""
-    events = one(database, "select count(*) from events where kind <> 'run_ended'")
-    return {"events": events} | {table: one(database, f"select count(*) from {table}") for table in TABLES}
+    events = query_value(database, "select count(*) from events where kind <> 'run_ended'")
+    return {"events": events} | {table: query_value(database, f"select count(*) from {table}") for table in TABLES}

@@ -13,7 +13,7 @@ from compileboard.app.settings import Settings
 from compileboard.collectors.store.codec import unpack
 from tests.tools.trace_logs import read_trace_log
 from tests.unit.decode.recorded_logs import FOLDER
-from tests.unit.pipeline.loading import load, one, rows
+from tests.unit.pipeline.loading import load, query_value, rows
 from tests.unit.pipeline.test_log_loader import record
 
 AOTI = FOLDER / "torch2.13-aoti.trace.xz"  # has no compile: tests of the other recordings need one
@@ -29,10 +29,10 @@ def import_log(tmp_path: Path, *parts: str) -> Path:
 def test_every_stack_of_an_aotinductor_log_is_in_the_tree(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_bytes(lzma.decompress(AOTI.read_bytes()))
     load(tmp_path / "t.db", tmp_path / "x.log")
-    records = read_trace_log(tmp_path / "x.log", "p", wanted=lambda name: True)
+    records = read_trace_log(tmp_path / "x.log", "p", selects=lambda name: True)
     told = [captured for captured in records if captured.envelope and "stack" in captured.envelope]
     of_artifacts = rows(tmp_path / "t.db", LOOSE)
-    symbols = one(tmp_path / "t.db", "select count(*) from symbols where stack_id is not null")
+    symbols = query_value(tmp_path / "t.db", "select count(*) from symbols where stack_id is not null")
     assert len(told) == 9
     names = {captured.name.removeprefix("artifact:") for captured in told} - {"chromium_event", "compilation_metrics"}
     assert {row["name"] for row in of_artifacts} | {"create_symbol"} == names and symbols == 1
@@ -57,7 +57,7 @@ def test_the_stacks_page_shows_records_outside_any_compile(tmp_path: Path) -> No
     assert [row["records"] for row in report["stacks"] if row["records"]] == [
         row["records"] for row in tree if row["records"]
     ]
-    number = one(tmp_path / "t.db", "select id from artifacts where name = 'aot_inference_graph'")
+    number = query_value(tmp_path / "t.db", "select id from artifacts where name = 'aot_inference_graph'")
     answer = client.get(f"/api/v1/runs/{run_id}/artifacts/{number}").get_json()["data"]
     assert answer["stack_id"] and not answer["envelope"]
 
@@ -72,12 +72,13 @@ def test_keys_that_nobody_knows_are_kept_with_every_kind_of_record(tmp_path: Pat
         record({"create_symbol": {"symbol": "s0"}, **around}),
         record({"chromium_event": {}, **around}, span),
     )
-    kept = {"subgraph_name": "region_1", "later": {"a": 1}}
-    assert json.loads(one(database, "select envelope from artifacts")) == kept
-    assert json.loads(unpack(one(database, "select detail from symbols")))["envelope"] == kept
-    assert json.loads(one(database, "select args from spans"))["envelope"] == kept
+    unknown_keys = {"subgraph_name": "region_1", "later": {"a": 1}}
+    assert json.loads(query_value(database, "select envelope from artifacts")) == unknown_keys
+    assert json.loads(unpack(query_value(database, "select detail from symbols")))["envelope"] == unknown_keys
+    assert json.loads(query_value(database, "select args from spans"))["envelope"] == unknown_keys
     assert (
-        json.loads(unpack(one(database, "select body from events where kind = 'compile_started'")))["envelope"] == kept
+        json.loads(unpack(query_value(database, "select body from events where kind = 'compile_started'")))["envelope"]
+        == unknown_keys
     )
 
 
@@ -87,9 +88,9 @@ def test_an_odd_envelope_costs_its_number_alone(tmp_path: Path) -> None:
         record({"a": {}, "frame_id": 0, "frame_compile_id": 0}, "one"),
         record({"b": {}, "frame_id": "x", "stack": 3, "rank": [1]}, "two"),
     )
-    found = rows(database, "select name, compile_id, envelope, stack_id from artifacts order by sequence")
-    assert [tuple(row)[:2] for row in found] == [("a", "0/0"), ("b", None)]
-    assert json.loads(found[1]["envelope"]) == {"frame_id": "x", "stack": 3, "rank": [1]}
+    recorded = rows(database, "select name, compile_id, envelope, stack_id from artifacts order by sequence")
+    assert [tuple(row)[:2] for row in recorded] == [("a", "0/0"), ("b", None)]
+    assert json.loads(recorded[1]["envelope"]) == {"frame_id": "x", "stack": 3, "rank": [1]}
     assert tuple(rows(database, "select kind, reject_count, first_line from log_rejects")[0]) == ("bad_field", 2, 3)
 
 
@@ -101,5 +102,5 @@ def test_redaction_keeps_no_line_and_no_key_that_nobody_knows(tmp_path: Path) ->
         + record({"aot_forward_graph": {}, "stack": [frame], "later": "secret"}, "graph")
     )
     load(tmp_path / "t.db", log, redact_source=True)
-    assert one(tmp_path / "t.db", "select envelope from artifacts") is None
-    assert "secret" not in str(one(tmp_path / "t.db", "select code from stack_nodes where name = 'f'"))
+    assert query_value(tmp_path / "t.db", "select envelope from artifacts") is None
+    assert "secret" not in str(query_value(tmp_path / "t.db", "select code from stack_nodes where name = 'f'"))

@@ -17,7 +17,7 @@ from compileboard.collectors.sources.streams import NoSuchLog
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.source_files import save_rejects
 from compileboard.collectors.store.migrations import migrate_connection
-from tests.unit.pipeline.loading import DDP, counts, load, one, rows
+from tests.unit.pipeline.loading import DDP, counts, load, query_value, rows
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_a_torn_end_is_counted_once_however_often_it_is_met(
     (folder / "trace.log").write_bytes(ranks[0][:99_999])
     loader = run(tmp_path / "t.db", folder, iter([None] * 4), monkeypatch)
     assert loader.imported.rejects.count("truncated") == 1
-    assert one(tmp_path / "t.db", "select reject_count from log_rejects") == 1
+    assert query_value(tmp_path / "t.db", "select reject_count from log_rejects") == 1
 
 
 def test_what_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,26 +16,26 @@ from compileboard.collectors.runs.opening import describe_run, make_spool
 
 
 def test_a_database_locked_from_the_first_moment_is_said_with_its_reason(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     database, spool = tmp_path / "lock.db", tmp_path / "spool"
     config = RunConfig(name="locked", database=str(database))
     manifest = describe_run(config, {}, argv=["x"], cwd="/", code_folder=str(tmp_path), source="bench")
     make_spool(spool, manifest)
     with closing(sqlite3.connect(database, isolation_level=None)) as holder:
         holder.execute("begin exclusive")
-        recording = Recording(spool, manifest, said.append)
+        recording = Recording(spool, manifest, lines.append)
         recording.open()
         recording.step()
         recording.end("finished", exit_code=0)
-    (line,) = said
+    (line,) = lines
     assert line.startswith(f"not recorded yet; the next command records it from {spool}: ")
     assert "locked by another program" in line
     assert "locked by another program" in str(recording.trouble)
 
 
 def test_bench_does_not_say_recorded_of_what_is_not(capsys: pytest.CaptureFixture[str]) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     arguments = argparse.Namespace(db="lock.db", explain=False)
-    assert finish(BenchReport("RUN", trouble="lock.db is locked"), arguments, said.append) == 0
-    assert "files in upstream's formats are missing: lock.db is locked" in said[0]
-    assert said[1].startswith("not recorded yet: 0 results")
+    assert finish(BenchReport("RUN", trouble="lock.db is locked"), arguments, lines.append) == 0
+    assert "files in upstream's formats are missing: lock.db is locked" in lines[0]
+    assert lines[1].startswith("not recorded yet: 0 results")

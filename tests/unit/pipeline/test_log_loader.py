@@ -19,7 +19,7 @@ from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run
 from tests.unit.decode.recorded_logs import log_bytes
-from tests.unit.pipeline.loading import DDP, counts, load, one, rows
+from tests.unit.pipeline.loading import DDP, counts, load, query_value, rows
 
 LOG = "torch2.11-cuda-zoo_recompiles"
 HEAD = "V1121 03:27:48.524000 77 torch/_dynamo/x.py:1] "
@@ -100,10 +100,10 @@ def test_ranks_imported_one_by_one_stay_apart_and_it_is_said(tmp_path: Path) -> 
 def test_logs_given_one_by_one_of_one_folder_are_one_run(tmp_path: Path, log: Path) -> None:
     other = tmp_path / "second.log"
     other.write_bytes(log.read_bytes().replace(b" 4386 ", b" 4387 ").replace(b" 17952", b" 17953"))
-    said: list[str] = []
-    import_paths([str(log), str(other)], str(tmp_path / "t.db"), LoadOptions(), print_line=said.append, index=False)
+    lines: list[str] = []
+    import_paths([str(log), str(other)], str(tmp_path / "t.db"), LoadOptions(), print_line=lines.append, index=False)
     assert counts(tmp_path / "t.db")["runs"] == 1 and counts(tmp_path / "t.db")["processes"] == 2
-    assert any("the logs lie apart" in line for line in said)
+    assert any("the logs lie apart" in line for line in lines)
 
 
 def test_a_deleted_run_stays_away_until_it_is_asked_for(tmp_path: Path, log: Path) -> None:
@@ -121,10 +121,10 @@ def test_every_text_is_kept_and_checked(tmp_path: Path) -> None:
         "".join(record({"artifact": {"name": f"a{i}", "encoding": "string"}}, t) for i, t in enumerate(texts))
     )
     load(tmp_path / "t.db", log)
-    found = rows(
+    recorded = rows(
         tmp_path / "t.db", "select body from artifacts join payloads on payloads.id = payload_id order by name"
     )
-    assert [unpack(row["body"]) for row in found] == texts
+    assert [unpack(row["body"]) for row in recorded] == texts
 
 
 def test_damage_is_counted_by_kind_with_its_line(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_damage_is_counted_by_kind_with_its_line(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("".join(parts))
     load(tmp_path / "t.db", log)
-    found = rows(tmp_path / "t.db", "select kind, reject_count, first_line from log_rejects order by first_line")
-    assert [tuple(row) for row in found] == [
+    recorded = rows(tmp_path / "t.db", "select kind, reject_count, first_line from log_rejects order by first_line")
+    assert [tuple(row) for row in recorded] == [
         ("stray_line", 1, 2),
         ("wrong_md5", 1, 3),
         ("bad_field", 1, 5),
@@ -211,22 +211,22 @@ def test_a_log_that_grows_is_followed(tmp_path: Path, log: Path) -> None:
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.binary(max_size=40), st.integers(0, 4000))
 def test_any_damage_gives_counted_rejects_and_never_an_exception(
-    tmp_path: Path, log: Path, place: int, inserted: bytes, dropped: int
+    tmp_path: Path, log: Path, position: int, inserted: bytes, dropped: int
 ) -> None:
     raw = log_bytes(LOG)
-    place = 400 + place % (len(raw) - 400)
-    log.write_bytes(raw[:place] + inserted + raw[place + dropped :])
+    position = 400 + position % (len(raw) - 400)
+    log.write_bytes(raw[:position] + inserted + raw[position + dropped :])
     (tmp_path / "t.db").unlink(missing_ok=True)
     done = load(tmp_path / "t.db", log)
     assert set(done.rejects.by_kind) <= set(KINDS)
-    assert one(tmp_path / "t.db", "select count(*) from compilations") <= 11
+    assert query_value(tmp_path / "t.db", "select count(*) from compilations") <= 11
 
 
 def test_the_users_triton_kernels_are_not_kept_when_redacting(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     kernel = "@triton_heuristics.user_autotune(\n)\n@triton.jit\ndef secret_kernel(a):\n    pass"
     texts = {"inductor_output_code": {"filename": "/tmp/a.py"}, "artifact": {"name": "fx_graph_runnable"}}
-    log.write_text("".join(record({name: said}, kernel) for name, said in texts.items()))
+    log.write_text("".join(record({name: title}, kernel) for name, title in texts.items()))
     load(tmp_path / "t.db", log, redact_source=True)
     assert [tuple(row) for row in rows(tmp_path / "t.db", "select state, payload_id from artifacts")] == [
         ("withheld", None),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from compileboard.collectors.store.codec import unpack
 from tests.tools.odd_values import ODD_VALUES, TABLES, OddLogs, Record, read_records, surroundings
 from tests.unit.decode.recorded_logs import LOGS, log_bytes
-from tests.unit.pipeline.loading import load, one, rows
+from tests.unit.pipeline.loading import load, query_value, rows
 from tests.unit.pipeline.test_log_loader import HEAD, LOG, record
 
 METRICS = "compilation_metrics"
@@ -32,29 +32,29 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> OddLogs:
 @cache
 def targets() -> dict[str, list[tuple[list[Record], int]]]:
     """Find recorded records of each kind, with their logs."""
-    found: dict[str, list[tuple[list[Record], int]]] = {}
+    records_by_kind: dict[str, list[tuple[list[Record], int]]] = {}
     for name in LOGS:
         records = read_records(log_bytes(name))
-        for place, one_record in enumerate(records):
-            if one_record.name in KINDS and len(found.setdefault(one_record.name, [])) < 20:
-                found[one_record.name].append((records, place))
-    return found
+        for position, one_record in enumerate(records):
+            if one_record.name in KINDS and len(records_by_kind.setdefault(one_record.name, [])) < 20:
+                records_by_kind[one_record.name].append((records, position))
+    return records_by_kind
 
 
-def losses(logs: OddLogs, records: list[Record], place: int, odd: bytes) -> tuple[dict[str, int], int]:
+def losses(logs: OddLogs, records: list[Record], position: int, odd: bytes) -> tuple[dict[str, int], int]:
     """Count the records around an odd one that are missing, and the rejects."""
-    before, after = (b"".join(line.write() for line in part) for part in surroundings(records, place))
-    _done, whole = logs.load(before, records[place].write(), after)
-    done, kept = logs.load(before, odd, after)
-    return {table: len(set(whole[table]) - set(kept[table])) for table in TABLES}, done.rejects.count("bad_field")
+    before, after = (b"".join(line.write() for line in part) for part in surroundings(records, position))
+    _done, whole = logs.load(before, records[position].write(), after)
+    done, loaded = logs.load(before, odd, after)
+    return {table: len(set(whole[table]) - set(loaded[table])) for table in TABLES}, done.rejects.count("bad_field")
 
 
 @pytest.mark.parametrize("field", SYMPTOMS)
 @pytest.mark.parametrize("value", ODD_VALUES)
 def test_an_odd_metric_is_null_kept_aside_and_counted(logs: OddLogs, field: str, value: str) -> None:
-    records, place = targets()[METRICS][3]
-    odd = records[place].marked(("header", METRICS, field)).write(ODD_VALUES[value])
-    lost, rejected = losses(logs, records, place, odd)
+    records, position = targets()[METRICS][3]
+    odd = records[position].marked(("header", METRICS, field)).write(ODD_VALUES[value])
+    lost, rejected = losses(logs, records, position, odd)
     assert set(lost.values()) == {0}
     bodies = [json.loads(unpack(row[0])) for row in rows(logs.database, "select body from events")]
     odd_ones = [body["metrics"] for body in bodies if field in body.get("metrics", {}).get("odd_values", {})]
@@ -74,17 +74,17 @@ JSON = st.recursive(
 def test_any_value_in_any_field_costs_at_most_its_record(
     logs: OddLogs, kind: str, which: int, field: int, value: object
 ) -> None:
-    records, place = targets()[kind][which % len(targets()[kind])]
-    places = list(records[place].places())
-    odd = records[place].marked(places[field % len(places)]).write(json.dumps(value))
-    lost, _rejected = losses(logs, records, place, odd)
+    records, position = targets()[kind][which % len(targets()[kind])]
+    places = list(records[position].places())
+    odd = records[position].marked(places[field % len(places)]).write(json.dumps(value))
+    lost, _rejected = losses(logs, records, position, odd)
     assert lost.pop("spans") <= 1 and set(lost.values()) == {0}
 
 
 def test_half_a_surrogate_pair_around_an_artifact_is_replaced_and_told(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_text(record({"describe_source": {"source": "\ud800"}}, "text"))
     done = load(tmp_path / "t.db", tmp_path / "x.log")
-    assert json.loads(one(tmp_path / "t.db", "select metadata from artifacts")) == {"source": "\\ud800"}
+    assert json.loads(query_value(tmp_path / "t.db", "select metadata from artifacts")) == {"source": "\\ud800"}
     assert done.rejects.by_kind["bad_field"].count == 1
 
 
@@ -98,7 +98,7 @@ def test_lines_are_counted_over_blocks_and_what_is_too_large(tmp_path: Path, mon
     for kind, line, count in (("bad_field", 7, 2), ("too_large", 9, 1)):
         sql = f"select first_line, reject_count from log_rejects where kind = '{kind}'"
         assert tuple(rows(tmp_path / "t.db", sql)[0]) == (line, count)
-    assert one(tmp_path / "t.db", "select line_count from logs") == "".join(parts).count("\n")
+    assert query_value(tmp_path / "t.db", "select line_count from logs") == "".join(parts).count("\n")
 
 
 def test_blank_lines_that_lost_their_tab_stay_in_the_text(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_blank_lines_that_lost_their_tab_stay_in_the_text(tmp_path: Path) -> Non
         (tmp_path / "x.log").write_bytes(trimmed.encode())
         (tmp_path / "t.db").unlink(missing_ok=True)
         assert load(tmp_path / "t.db", tmp_path / "x.log").rejects.by_kind == {}
-        found = rows(tmp_path / "t.db", "select body from payloads")
-        assert {unpack(row["body"]) for row in found} == {text, "x\n\ny"}
+        recorded = rows(tmp_path / "t.db", "select body from payloads")
+        assert {unpack(row["body"]) for row in recorded} == {text, "x\n\ny"}
 
 
 def test_a_huge_line_before_the_first_record_costs_itself(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_huge_line_before_the_first_record_costs_itself(tmp_path: Path) -> Non
         log.write_bytes(b"x" * size + b"\n" + good.encode())
         (tmp_path / "t.db").unlink(missing_ok=True)
         done = load(tmp_path / "t.db", log)
-        assert one(tmp_path / "t.db", "select count(*) from artifacts") == 5
+        assert query_value(tmp_path / "t.db", "select count(*) from artifacts") == 5
         assert {name: (reject.count, reject.first_line) for name, reject in done.rejects.by_kind.items()} == {
             kind: (1, 1)
         }
@@ -158,30 +158,32 @@ def test_the_records_of_a_log_are_counted_however_often_it_is_read(tmp_path: Pat
     for part in (raw[: len(raw) // 2], raw, raw):
         (tmp_path / "x.log").write_bytes(part)
         load(tmp_path / "t.db", tmp_path / "x.log")
-    assert one(tmp_path / "t.db", "select record_count from logs") == count
+    assert query_value(tmp_path / "t.db", "select record_count from logs") == count
 
 
 def test_a_compile_that_fails_after_a_restart_had_two_attempts(tmp_path: Path) -> None:
     records = {name: [line for line in read_records(log_bytes(name)) if line.name == METRICS] for name in LOGS}
     again = [
         name
-        for name, found in records.items()
-        if any(line.header[METRICS]["fail_type"] and line.header.get("attempt") == 1 for line in found)
+        for name, lines in records.items()
+        if any(line.header[METRICS]["fail_type"] and line.header.get("attempt") == 1 for line in lines)
     ]
     (tmp_path / "x.log").write_bytes(log_bytes(again[0]))
     load(tmp_path / "t.db", tmp_path / "x.log")
     sql = "select count(*) from compiles where outcome in ('failed', 'skipped') and attempt_count = 2"
-    assert one(tmp_path / "t.db", sql) == 1
+    assert query_value(tmp_path / "t.db", sql) == 1
 
 
 def test_what_the_store_refuses_is_a_reject_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compileboard.collectors.decode.decoder.fit_metrics", lambda metrics, notes: metrics)
-    records, place = targets()[METRICS][3]
-    odd = records[place].marked(("header", METRICS, "guard_count")).write('"x"')
-    before, after = (b"".join(line.write() for line in part) for part in surroundings(records, place))
+    records, position = targets()[METRICS][3]
+    odd = records[position].marked(("header", METRICS, "guard_count")).write('"x"')
+    before, after = (b"".join(line.write() for line in part) for part in surroundings(records, position))
     (tmp_path / "x.log").write_bytes(before + odd + after)
     load(tmp_path / "t.db", tmp_path / "x.log")
     sql = "select kind, reject_count, first_line, example from log_rejects where kind = 'refused'"
     (reject,) = rows(tmp_path / "t.db", sql)
     assert tuple(reject)[:3] == ("refused", 1, before.count(b"\n") + 1) and reject["example"].startswith("compiled: ")
-    assert one(tmp_path / "t.db", "select count(*) from compilations") == after.count(b'] {"compilation_metrics"')
+    assert query_value(tmp_path / "t.db", "select count(*) from compilations") == after.count(
+        b'] {"compilation_metrics"'
+    )

@@ -17,7 +17,7 @@ from compileboard.collectors.pipeline.spool_source import SpoolSource
 
 @dataclass
 class ListSink:
-    """Keep events in a list; the batch with number `fails_at` is refused once."""
+    """A sink into a list; the batch with number `fails_at` is refused once."""
 
     fails_at: int = 0
     batches: list[EventBatch] = field(default_factory=list)

@@ -18,19 +18,19 @@ from compileboard.collectors.sources.streams import NoSuchLog
 from compileboard.collectors.store.migrations import migrate
 from compileboard.exit_codes import FAILED
 from tests.unit.formats.files import HEAD, MADE, RECORDED
-from tests.unit.pipeline.loading import PROGRAMS, one, rows
+from tests.unit.pipeline.loading import PROGRAMS, query_value, rows
 
 HEADING = "dev,name,batch_size,speedup,abs_latency\n"
 NAME = "inductor_torchbench_amp_training_cuda_performance.csv"
 
 
 def run_import(database: Path, *paths: Path, strict: bool = False, **options: object) -> tuple[int, list[str]]:
-    said: list[str] = []
+    lines: list[str] = []
     asked = LoadOptions(**options)  # type: ignore[arg-type]
     code = import_paths(
-        [str(path) for path in paths], str(database), asked, print_line=said.append, strict=strict, index=False
+        [str(path) for path in paths], str(database), asked, print_line=lines.append, strict=strict, index=False
     )
-    return code, said
+    return code, lines
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -45,8 +45,8 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_a_folder_of_upstreams_becomes_one_run_and_again_adds_nothing(store: Path) -> None:
-    code, said = run_import(store, RECORDED)
-    assert code == 0 and "6 results and 10 graph breaks of 14 files" in said[0]
+    code, lines = run_import(store, RECORDED)
+    assert code == 0 and "6 results and 10 graph breaks of 14 files" in lines[0]
     known = [
         tuple(row)
         for table in ("results", "graph_breaks", "processes")
@@ -65,10 +65,10 @@ def test_a_folder_of_upstreams_becomes_one_run_and_again_adds_nothing(store: Pat
 def test_the_numbers_are_the_jsons_and_a_failure_has_the_word_of_its_accuracy(store: Path) -> None:
     run_import(store, RECORDED)
     sql = "select {} from results join series on series.id = series_id where experiment = 'performance' and model = :m"
-    assert one(store, sql.format("speedup"), m="Breaky") == 0.5874513480871489
+    assert query_value(store, sql.format("speedup"), m="Breaky") == 0.5874513480871489
     (failed,) = rows(store, sql.format("status, reason, speedup, graph_breaks, batch_size"), m="WrongAnswer")
     assert tuple(failed) == ("failed", "fail_to_run", None, None, 8)
-    facts = json.loads(one(store, sql.format("facts"), m="Breaky"))
+    facts = json.loads(query_value(store, sql.format("facts"), m="Breaky"))
     assert facts["phases_s"]["_compile.compile_inner"] > 1 and facts["settings"]["repeat"] == 20
 
 
@@ -81,8 +81,10 @@ def test_breaks_hang_on_the_result_of_their_file_and_are_those_the_hooks_name(st
     """
     assert [tuple(row) for row in rows(store, sql)] == [("accuracy", 5, 4), ("performance", 5, 4)]
     sql = "select gb_id, file, name from distinct_breaks join functions on functions.id = function_id order by line"
-    found = [tuple(row) for row in rows(store, sql)]
-    assert found[0] == ("GB0059", "bench_models.py", "forward") and ("GB0124", "bench_models.py", "forward") in found
+    recorded = [tuple(row) for row in rows(store, sql)]
+    assert (
+        recorded[0] == ("GB0059", "bench_models.py", "forward") and ("GB0124", "bench_models.py", "forward") in recorded
+    )
 
 
 def test_a_stem_that_rstrip_ate_still_finds_its_table(store: Path) -> None:
@@ -98,9 +100,11 @@ def test_a_longer_copy_adds_what_is_new_even_if_padding_changed_its_first_rows(s
     folder = write(tmp_path / "out", NAME, HEADING + "cuda,a,8,1.500000,2.500000\n")
     run_import(store, folder)
     longer = HEADING.replace("\n", ",graph_breaks\n") + "cuda,a,8,1.500000,2.500000,0\ncuda,b,8,1.200000,2.000000,3\n"
-    _code, said = run_import(store, write(folder, NAME, longer))
-    assert "1 new result of 1 file" in said[0]
-    assert one(store, "select count(*) from runs") == 1 and one(store, "select count(*) from results") == 2
+    _code, lines = run_import(store, write(folder, NAME, longer))
+    assert "1 new result of 1 file" in lines[0]
+    assert (
+        query_value(store, "select count(*) from runs") == 1 and query_value(store, "select count(*) from results") == 2
+    )
 
 
 def test_two_nights_are_two_runs_although_their_verdicts_are_the_same(store: Path, tmp_path: Path) -> None:
@@ -114,20 +118,23 @@ def test_two_nights_are_two_runs_although_their_verdicts_are_the_same(store: Pat
     assert [row[0] for row in counts] == [2, 2]
     both = tmp_path / "both.db"
     run_import(both, tmp_path)  # the folder above has each name twice: two nights
-    assert one(both, "select count(*) from runs") == 2
+    assert query_value(both, "select count(*) from runs") == 2
 
 
 def test_rows_that_name_commits_become_a_run_of_each(store: Path, tmp_path: Path) -> None:
     run_import(store, MADE / "hud_export.csv")
     told = "git_commit, git_branch, gpu_name, result_count"
-    found = rows(store, f"select {told} from runs join run_totals on run_id = id order by started_us")
-    assert [tuple(row) for row in found] == [("a" * 40, "main", "h100", 4), ("b" * 40, "main", "h100", 4)]
+    recorded = rows(store, f"select {told} from runs join run_totals on run_id = id order by started_us")
+    assert [tuple(row) for row in recorded] == [("a" * 40, "main", "h100", 4), ("b" * 40, "main", "h100", 4)]
     lines = (MADE / "hud_export.csv").read_text().splitlines()
     moved = write(
         tmp_path / "later", "hud_export.csv", "\n".join([lines[0], *lines[3:], lines[3].replace("resnet18", "vgg16")])
     )
     run_import(store, moved)
-    assert one(store, "select count(*) from results") == 10 and one(store, "select count(*) from runs") == 2
+    assert (
+        query_value(store, "select count(*) from results") == 10
+        and query_value(store, "select count(*) from runs") == 2
+    )
 
 
 def test_an_archive_with_logs_and_results_gives_both(store: Path, tmp_path: Path) -> None:
@@ -139,17 +146,17 @@ def test_an_archive_with_logs_and_results_gives_both(store: Path, tmp_path: Path
     packed = tmp_path / "all.tar.xz"
     with tarfile.open(packed, "w:xz") as archive:
         archive.add(folder, "all")
-    code, said = run_import(store, packed)
-    assert code == 0 and one(store, "select count(*) from compiles") > 0
-    assert one(store, "select count(*) from results") == 31, said
-    assert any("passrate.csv" in line for line in said)
+    code, lines = run_import(store, packed)
+    assert code == 0 and query_value(store, "select count(*) from compiles") > 0
+    assert query_value(store, "select count(*) from results") == 31, lines
+    assert any("passrate.csv" in line for line in lines)
 
 
 def test_damage_is_said_with_its_line_and_shown_on_the_run(store: Path, tmp_path: Path) -> None:
     folder = write(tmp_path / "out", NAME, HEADING + "cuda,a,8,1.5,2.5\ncuda,b,8\ncuda,c,8,1.5,2.5\n")
-    code, said = run_import(store, folder, strict=True)
-    assert code == FAILED and any(f"first at line 3 of {NAME}" in line for line in said)
-    assert one(store, "select count(*) from results") == 2
+    code, lines = run_import(store, folder, strict=True)
+    assert code == FAILED and any(f"first at line 3 of {NAME}" in line for line in lines)
+    assert query_value(store, "select count(*) from results") == 2
     run_import(store, folder)
     (row,) = rows(store, "select kind, reject_count, first_line, name from log_rejects join logs using (process_id)")
     assert tuple(row) == ("bad_row", 1, 3, NAME)
@@ -159,7 +166,10 @@ def test_options_name_the_run_and_give_the_suite_where_no_column_does(store: Pat
     folder = write(tmp_path / "out", "inductor.csv", HEADING + "cuda,a,8,1.5,2.5\n")
     run_import(store, folder, name="nightly", suite="ours", tags={"gpu": "h200"})
     assert tuple(rows(store, "select name, suite from runs")[0]) == ("nightly", "ours")
-    assert one(store, "select suite from series") == "ours" and one(store, "select value from run_tags") == "h200"
+    assert (
+        query_value(store, "select suite from series") == "ours"
+        and query_value(store, "select value from run_tags") == "h200"
+    )
 
 
 def test_a_deleted_run_stays_deleted_until_again(store: Path) -> None:
@@ -168,11 +178,11 @@ def test_a_deleted_run_stays_deleted_until_again(store: Path) -> None:
 
     run_import(store, MADE / "basics.csv")
     connection = open_writer(store)
-    delete_run(connection, one(store, "select id from runs"))
+    delete_run(connection, query_value(store, "select id from runs"))
     connection.close()
     assert "--again" in run_import(store, MADE / "basics.csv")[1][0]
     run_import(store, MADE / "basics.csv", again=True)
-    assert one(store, "select count(*) from results") == 1
+    assert query_value(store, "select count(*) from results") == 1
 
 
 def test_a_table_of_something_else_is_refused_with_what_was_expected(store: Path, tmp_path: Path) -> None:
@@ -188,8 +198,8 @@ def test_a_cut_archive_member_keeps_what_came_before(store: Path, tmp_path: Path
     text = lzma.decompress((RECORDED / name).read_bytes())
     (tmp_path / "x.json").write_bytes(text[: len(text) // 2])
     run_import(store, tmp_path / "x.json")
-    assert one(store, "select speedup from results") == 0.5874513480871489
-    assert one(store, "select kind from log_rejects") == "truncated"
+    assert query_value(store, "select speedup from results") == 0.5874513480871489
+    assert query_value(store, "select kind from log_rejects") == "truncated"
 
 
 def accuracy_of(count: int, failed: int | None = None) -> str:
@@ -218,7 +228,7 @@ def test_a_verdict_that_changed_beside_the_same_times_is_not_lost(store: Path, t
         write(tmp_path / folder, NAME, HEADING + "cuda,m0,8,1.500000,2.500000\n")
         write(tmp_path / folder, NAME.replace("performance", "accuracy"), accuracy_of(90, failed))
         assert "91 results" in run_import(store, tmp_path / folder)[1][0]
-    assert one(store, "select count(*) from runs") == 2
+    assert query_value(store, "select count(*) from runs") == 2
     assert "nothing new" in run_import(store, tmp_path / "b")[1][0]
 
 
@@ -230,14 +240,14 @@ def test_a_subfolder_with_the_same_names_is_a_run_of_its_own_and_one_file_draws_
     write(folder, "inductor_torchbench_training.csv", text)
     write(folder / "cu124", "inductor_timm_training.csv", text.replace("m20,pass", "m20,fail_to_run") + "m30,pass,2\n")
     run_import(store, folder / "inductor_timm_training.csv")
-    _code, said = run_import(store, folder)
-    found = rows(store, "select name, result_count from runs join run_totals on run_id = id order by result_count")
-    assert [tuple(row) for row in found] == [
+    _code, lines = run_import(store, folder)
+    recorded = rows(store, "select name, result_count from runs join run_totals on run_id = id order by result_count")
+    assert [tuple(row) for row in recorded] == [
         ("inductor_timm_training.csv", 30),
         ("expected/cu124", 31),
         ("expected", 60),
     ]
-    assert any("was imported by itself before, as run" in line for line in said)
+    assert any("was imported by itself before, as run" in line for line in lines)
     again = run_import(store, folder)[1]
     assert sum("nothing new" in line for line in again) == 2 and len(again) == 2
 

@@ -13,7 +13,7 @@ from compileboard.collectors.pipeline.log_loader import Loader, LoadOptions
 from compileboard.collectors.sources.discovery import find_sources
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
-from tests.unit.pipeline.loading import PROGRAMS, counts, load, one, rows
+from tests.unit.pipeline.loading import PROGRAMS, counts, load, query_value, rows
 
 FACTS = "select name, torch_version, gpu_count, started_us from runs"
 
@@ -31,7 +31,7 @@ def log(tmp_path: Path) -> Path:
 def test_a_log_is_known_from_its_first_record_on(tmp_path: Path, log: Path, record_count: int) -> None:
     whole = log.read_bytes()
     load(tmp_path / "whole.db", log)
-    starts = [place + 1 for place in range(len(whole)) if whole[place : place + 2] == b"\nV"]
+    starts = [position + 1 for position in range(len(whole)) if whole[position : position + 2] == b"\nV"]
     log.write_bytes(whole[: starts[record_count - 1]])
     first = load(tmp_path / "t.db", log)
     log.write_bytes(whole)
@@ -41,7 +41,7 @@ def test_a_log_is_known_from_its_first_record_on(tmp_path: Path, log: Path, reco
     assert [tuple(row) for row in rows(tmp_path / "t.db", FACTS)] == [
         tuple(row) for row in rows(tmp_path / "whole.db", FACTS)
     ]
-    assert one(tmp_path / "t.db", "select torch_version from processes") == "2.11.0+cu130"
+    assert query_value(tmp_path / "t.db", "select torch_version from processes") == "2.11.0+cu130"
 
 
 def test_a_whole_copy_goes_on_where_a_damaged_one_ended(tmp_path: Path, log: Path) -> None:
@@ -51,12 +51,12 @@ def test_a_whole_copy_goes_on_where_a_damaged_one_ended(tmp_path: Path, log: Pat
     copy.write_bytes(packed[: len(packed) * 2 // 3])
     for _ in range(2):
         load(tmp_path / "t.db", copy)
-        found = rows(tmp_path / "t.db", "select kind, reject_count from log_rejects")
-        assert [tuple(row) for row in found] == [("damaged_file", 1)]
+        recorded = rows(tmp_path / "t.db", "select kind, reject_count from log_rejects")
+        assert [tuple(row) for row in recorded] == [("damaged_file", 1)]
     copy.write_bytes(packed)
     load(tmp_path / "t.db", copy)
     assert counts(tmp_path / "t.db") == counts(tmp_path / "whole.db")
-    assert one(tmp_path / "t.db", "select sum(span_count) from span_totals") == one(
+    assert query_value(tmp_path / "t.db", "select sum(span_count) from span_totals") == query_value(
         tmp_path / "whole.db", "select count(*) from spans"
     )
 
@@ -69,9 +69,9 @@ def test_files_of_which_nothing_can_be_read_are_counted_each_time_anew(tmp_path:
     (folder / "cut.log.gz").write_bytes(gzip.compress(b"V")[:9])
     for _ in range(2):
         load(tmp_path / "t.db", folder)
-    found = rows(tmp_path / "t.db", "select kind, reject_count, example from log_rejects order by kind")
-    assert [(row["kind"], row["reject_count"]) for row in found] == [("damaged_file", 1), ("empty_log", 1)]
-    assert "cut.log.gz" in found[0]["example"] and found[1]["example"] == "empty.log"
+    recorded = rows(tmp_path / "t.db", "select kind, reject_count, example from log_rejects order by kind")
+    assert [(row["kind"], row["reject_count"]) for row in recorded] == [("damaged_file", 1), ("empty_log", 1)]
+    assert "cut.log.gz" in recorded[0]["example"] and recorded[1]["example"] == "empty.log"
 
 
 def test_damage_before_a_kill_stays_counted(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +113,8 @@ def _killed_at_the_third():  # type: ignore[no-untyped-def]
 def test_redacted_examples_of_damage_hold_no_code(tmp_path: Path, log: Path) -> None:
     log.write_bytes(log.read_bytes() + b"    secret = self.weights(x)\nV")
     load(tmp_path / "t.db", log, redact_source=True)
-    found = rows(tmp_path / "t.db", "select kind, reject_count, example from log_rejects where kind = 'stray_line'")
-    assert [tuple(row) for row in found] == [("stray_line", 1, None)]
+    recorded = rows(tmp_path / "t.db", "select kind, reject_count, example from log_rejects where kind = 'stray_line'")
+    assert [tuple(row) for row in recorded] == [("stray_line", 1, None)]
 
 
 @pytest.mark.parametrize("junk", [b"epoch 3 loss 0.2\n" * 200_000, b'] {"str": ["' * 200_000 + b"\n"])
@@ -135,4 +135,4 @@ def test_a_run_that_was_killed_before_its_end_gets_it(tmp_path: Path, log: Path)
         loader.close()
     load(tmp_path / "t.db", log)
     ended = "select ended_us - started_us from runs"
-    assert one(tmp_path / "t.db", ended) == one(tmp_path / "whole.db", ended) > 100_000
+    assert query_value(tmp_path / "t.db", ended) == query_value(tmp_path / "whole.db", ended) > 100_000

@@ -38,7 +38,7 @@ def store(tmp_path: Path, log: Path) -> sqlite3.Connection:
         RunStarted("r", 0, 0, "R", "run"),
         ProcessStarted("hooked", -1, captured[0].time_us, "R", pid),
     ]
-    events += [e for one in captured for e in Decoder().decode(one) if type(e) not in HELD_WHOLE]
+    events += [e for record in captured for e in Decoder().decode(record) if type(e) not in HELD_WHOLE]
     Ingestor(connection).ingest("R", events)
     yield connection
     connection.close()

@@ -29,9 +29,9 @@ def test_history_is_that_of_first_parents_without_addresses(tmp_path: Path) -> N
     commit(folder, "beside")
     git(folder, "switch", "-q", "main")
     git(folder, "merge", "-q", "--no-ff", "-m", "merge", "side")
-    merge, two, one = read_all(folder)
-    assert [merge.subject, two.subject, one.subject] == ["merge", "two", "one"]
-    assert (merge.parent_hash, two.parent_hash, one.parent_hash) == (two.hash, one.hash, None)
+    merge, two, first = read_all(folder)
+    assert [merge.subject, two.subject, first.subject] == ["merge", "two", "one"]
+    assert (merge.parent_hash, two.parent_hash, first.parent_hash) == (two.hash, first.hash, None)
     assert merge.author == "Ann"
     assert 1_600_000_000_000_000 < merge.time_us < 5_000_000_000_000_000
 
@@ -86,48 +86,48 @@ def test_the_event_is_small_and_says_where_it_was_cut() -> None:
     assert event.parent_hash == f"{len(event.commits):040x}"
 
 
-def test_a_run_keeps_its_history_once_and_of_its_own_commit(place: Workplace) -> None:
-    folder = make_repository(place.folder / "repo", "one", "two")
+def test_a_run_keeps_its_history_once_and_of_its_own_commit(workplace: Workplace) -> None:
+    folder = make_repository(workplace.folder / "repo", "one", "two")
     (folder / "train.py").write_text("import os; os.system('git commit -q --allow-empty -m later')")
-    names = {f"GIT_{who}_{what}": "Ann" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    names = {f"GIT_{author}_{what}": "Ann" for author in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     for _ in range(2):
-        assert place.run(folder / "train.py", cwd=folder, env=names).returncode == 0
-    rows = place.rows("select subject, author, parent_hash is null as first from commits order by time_us, subject")
+        assert workplace.run(folder / "train.py", cwd=folder, env=names).returncode == 0
+    rows = workplace.rows("select subject, author, parent_hash is null as first from commits order by time_us, subject")
     assert {(row["subject"], row["author"]) for row in rows} == {("one", "Ann"), ("two", "Ann"), ("later", "Ann")}
     assert [row["subject"] for row in rows if row["first"]] == ["one"]
-    assert place.events("commits_seen") == [], "the commits have a table of their own"
+    assert workplace.events("commits_seen") == [], "the commits have a table of their own"
 
 
 def test_the_recorder_beside_an_installed_program_keeps_history_too(
-    place: Workplace, monkeypatch: pytest.MonkeyPatch
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = make_repository(place.folder / "repo", "one", "two")
+    folder = make_repository(workplace.folder / "repo", "one", "two")
     monkeypatch.setenv("GIT_DIR", "/nowhere")  # as in a hook of another repository
     facts = {"root": str(folder), "commit": git(folder, "-C", str(folder), "--git-dir=.git", "rev-parse", "HEAD")}
-    spool = place.home / "spool" / "R"
+    spool = workplace.home / "spool" / "R"
     spool.mkdir(parents=True)
-    described = {"run_id": "R", "database": str(place.database), "recorder_process_id": "r", "git": facts}
+    described = {"run_id": "R", "database": str(workplace.database), "recorder_process_id": "r", "git": facts}
     Manifest(**described, name="installed", started_us=5).write(spool)
     assert run_sidecar(spool) == 0
-    assert [row["subject"] for row in place.rows("select subject from commits order by subject")] == ["one", "two"]
+    assert [row["subject"] for row in workplace.rows("select subject from commits order by subject")] == ["one", "two"]
 
 
 def test_a_git_that_does_not_answer_costs_the_run_its_history_alone(
-    place: Workplace, monkeypatch: pytest.MonkeyPatch
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = git_facts(str(make_repository(place.folder / "repo", "one")))
-    slow = place.write("#!/bin/sh\nexec sleep 600\n", "bin/git")
+    facts = git_facts(str(make_repository(workplace.folder / "repo", "one")))
+    slow = workplace.write("#!/bin/sh\nexec sleep 600\n", "bin/git")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
     for name in ("HISTORY_S", "HISTORY_MOST_S"):
         monkeypatch.setattr(recorder, name, 0.05)
     manifest = Manifest(
-        run_id="R", database=str(place.database), name="slow", started_us=5, recorder_process_id="r", git=facts
+        run_id="R", database=str(workplace.database), name="slow", started_us=5, recorder_process_id="r", git=facts
     )
-    with closing(recorder.Recorder(place.home, manifest)) as recording:
+    with closing(recorder.Recorder(workplace.home, manifest)) as recording:
         recording.start()
         recording.step()
         recording.manifest = manifest.end("finished", 9)
         recording.end()
-    assert place.only_run()["state"] == "finished"
-    assert place.one("select count(*) from commits") == 0
+    assert workplace.only_run()["state"] == "finished"
+    assert workplace.value("select count(*) from commits") == 0

@@ -46,7 +46,7 @@ def test_a_run_is_named_after_its_script(command: list[str], name: str) -> None:
 def test_run_ids_sort_by_time() -> None:
     ids = [new_run_id(ms) for ms in (1, 2, 1_700_000_000_000, 1_700_000_000_001)]
     assert ids == sorted(ids)
-    assert {len(one) for one in ids} == {26}
+    assert {len(run_id) for run_id in ids} == {26}
 
 
 def test_the_home_is_where_the_environment_says() -> None:
@@ -62,45 +62,45 @@ def test_visible_gpus_are_those_that_cuda_would_show() -> None:
     assert visible_gpus(gpus, "") == []
 
 
-def test_the_repository_is_the_programs_own(place: Workplace) -> None:
-    path = place.write("pass", "repo/train.py")
+def test_the_repository_is_the_programs_own(workplace: Workplace) -> None:
+    path = workplace.write("pass", "repo/train.py")
     script = "git init -q -b main . && git add . && git -c user.name=n -c user.email=e commit -qm 'Add <b>it</b>'"
-    assert place.plain("bash", "-c", script, cwd=path.parent).returncode == 0
-    facts = git_facts(program_folder(["python", str(path)], str(place.folder)))
+    assert workplace.plain("bash", "-c", script, cwd=path.parent).returncode == 0
+    facts = git_facts(program_folder(["python", str(path)], str(workplace.folder)))
     assert (facts["branch"], facts["subject"], facts["dirty"]) == ("main", "Add <b>it</b>", False)
     path.write_text("changed")
     assert git_facts(str(path.parent))["dirty"] is True
-    assert git_facts(str(place.folder)) == {}
+    assert git_facts(str(workplace.folder)) == {}
 
 
-def test_the_childs_environment_is_the_callers_and_ours(place: Workplace) -> None:
-    config = RunConfig(database=str(place.database), keep_source=False, capture_env=("A", "B"))
-    inner = child_environment(config, {"PYTHONPATH": "a::b", "X": "1"}, "R", place.folder)
+def test_the_childs_environment_is_the_callers_and_ours(workplace: Workplace) -> None:
+    config = RunConfig(database=str(workplace.database), keep_source=False, capture_env=("A", "B"))
+    inner = child_environment(config, {"PYTHONPATH": "a::b", "X": "1"}, "R", workplace.folder)
     entries = inner["PYTHONPATH"].split(os.pathsep)
     assert entries[1:] == ["a", "", "b"]
     assert (inner["X"], inner["COMPILEBOARD_NO_SOURCE"], inner["COMPILEBOARD_CAPTURE_ENV"]) == ("1", "1", "A,B")
-    again = child_environment(config, inner, "R", place.folder)
+    again = child_environment(config, inner, "R", workplace.folder)
     assert again["PYTHONPATH"] == inner["PYTHONPATH"], "a run inside a run adds no second entry"
 
 
-def test_a_run_joins_the_one_its_job_names(place: Workplace) -> None:
-    environment = {"COMPILEBOARD_HOME": str(place.home), "COMPILEBOARD_RUN_ID": "SHARED"}
-    folders = [prepare(["x"], RunConfig(), environment, str(place.folder))[0] for _ in range(2)]
+def test_a_run_joins_the_one_its_job_names(workplace: Workplace) -> None:
+    environment = {"COMPILEBOARD_HOME": str(workplace.home), "COMPILEBOARD_RUN_ID": "SHARED"}
+    folders = [prepare(["x"], RunConfig(), environment, str(workplace.folder))[0] for _ in range(2)]
     assert len(set(folders)) == 2
     assert {read_manifest(folder).run_id for folder in folders} == {"SHARED"}
 
 
-def test_a_damaged_manifest_is_named_and_costs_the_others_nothing(place: Workplace) -> None:
-    spools = place.home / "spool"
+def test_a_damaged_manifest_is_named_and_costs_the_others_nothing(workplace: Workplace) -> None:
+    spools = workplace.home / "spool"
     for name, text in (("bad", "{half"), ("begun", None)):
         (spools / name).mkdir(parents=True)
         if text:
             (spools / name / "run.json").write_text(text)
-    good = Manifest(run_id="R", database=str(place.database), name="good", started_us=5, recorder_process_id="r")
+    good = Manifest(run_id="R", database=str(workplace.database), name="good", started_us=5, recorder_process_id="r")
     good.write(make(spools / "good"))
-    found = pick_up_spools({"COMPILEBOARD_HOME": str(place.home)})
-    assert ([one.partition(":")[0] for one in found.set_aside], found.problems) == (["bad"], [])
-    assert place.only_run()["state"] == "interrupted"
+    report = pick_up_spools({"COMPILEBOARD_HOME": str(workplace.home)})
+    assert ([text.partition(":")[0] for text in report.set_aside], report.problems) == (["bad"], [])
+    assert workplace.only_run()["state"] == "interrupted"
     assert [path.name for path in spools.iterdir()] == ["begun"]
 
 

@@ -81,8 +81,8 @@ def test_a_tar_damaged_between_logs_says_so_behind_the_good_ones(tmp_path: Path,
 
 def test_a_damaged_member_of_a_zip_leaves_the_others_alone(tmp_path: Path) -> None:
     data = bytearray(make_zip(RANKS, zipfile.ZIP_STORED))
-    place = data.index(LOG) + len(LOG) - 10
-    data[place] ^= 1
+    position = data.index(LOG) + len(LOG) - 10
+    data[position] ^= 1
     first, second = find_sources(str(write(tmp_path, "a.zip", bytes(data)))).sources
     came, error = read_until_damage(first)
     assert (len(came), read(second)) == (len(LOG), OTHER)

@@ -23,8 +23,8 @@ ROUNDS = 3
 
 def read(path: Path) -> tuple[list[Captured], ReadStats, list[Event]]:
     stats, decoder = ReadStats(), Decoder()
-    found = list(read_trace_log(path, "p", 0, stats))
-    return found, stats, [event for captured in found for event in decoder.decode(captured)]
+    captured = list(read_trace_log(path, "p", 0, stats))
+    return captured, stats, [event for captured in captured for event in decoder.decode(captured)]
 
 
 def replicate(folder: Path, *, perturb: bool) -> tuple[Path, ReplicaFacts]:
@@ -43,7 +43,7 @@ def test_replica_reads_without_a_reject(tmp_path: Path, perturb: bool) -> None:
     captured, stats, _ = read(path)
     assert facts.rounds == ROUNDS and facts.size_bytes == path.stat().st_size
     assert stats.records == facts.records and stats.end_offset == facts.size_bytes
-    assert {(one.process_id, one.rank) for one in captured} == {("p", None)} and stats.rejects.by_kind == {}
+    assert {(record.process_id, record.rank) for record in captured} == {("p", None)} and stats.rejects.by_kind == {}
 
 
 def test_copies_multiply_events_and_not_breaks_or_causes(tmp_path: Path) -> None:
@@ -61,10 +61,10 @@ def test_copies_multiply_events_and_not_breaks_or_causes(tmp_path: Path) -> None
 
 def test_ids_and_times_are_new_in_every_copy(tmp_path: Path) -> None:
     path, facts = replicate(tmp_path, perturb=False)
-    found, _, _ = read(path)
-    metrics = [c for c in found if c.name == "compilation_metrics"]
+    captured, _, _ = read(path)
+    metrics = [c for c in captured if c.name == "compilation_metrics"]
     assert all(c.metadata["compile_id"] == f"{c.frame_id}/{c.frame_compile_id}" for c in metrics)
-    assert len({c.frame_id for c in metrics}) <= facts.frames == max(c.frame_id or 0 for c in found) + 1
+    assert len({c.frame_id for c in metrics}) <= facts.frames == max(c.frame_id or 0 for c in captured) + 1
     assert all(abs(c.time_us - c.metadata["end_time_us"]) < 2_000_000 for c in metrics)
     assert [c.time_us for c in metrics] == sorted(c.time_us for c in metrics)
 

@@ -32,34 +32,34 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_strings_ranks_and_offsets(log: Path) -> None:
-    found, stats = read(log)
+    records, stats = read(log)
     raw = log.read_bytes()
-    assert {c.rank for c in found if c.rank is not None} == {1} and {c.process_id for c in found} == {"p"}
+    assert {c.rank for c in records if c.rank is not None} == {1} and {c.process_id for c in records} == {"p"}
     assert stats.end_offset == len(raw) and stats.rejects.total == 0
-    assert all(raw[c.sequence : c.sequence + 1] == b"V" for c in found)
-    frames = [f for c in found if c.name == "dynamo_start" for f in c.metadata["stack"]]
+    assert all(raw[c.sequence : c.sequence + 1] == b"V" for c in records)
+    frames = [f for c in records if c.name == "dynamo_start" for f in c.metadata["stack"]]
     assert frames and all(f["filename"].endswith(".py") or f["filename"].startswith("<") for f in frames)
 
 
 def test_times_come_from_the_epoch_inside(log: Path) -> None:
-    for one in read(log)[0]:
-        if one.name.endswith("compilation_metrics") and one.metadata.get("end_time_us"):
-            assert abs(one.time_us - one.metadata["end_time_us"]) < 2_000_000
+    for record in read(log)[0]:
+        if record.name.endswith("compilation_metrics") and record.metadata.get("end_time_us"):
+            assert abs(record.time_us - record.metadata["end_time_us"]) < 2_000_000
 
 
 def test_growing_log_is_read_in_parts_without_loss(log: Path) -> None:
     whole, _ = read(log)
     raw = log.read_bytes()
-    found: list[Captured] = []
+    records: list[Captured] = []
     offset = 0
     for end in range(0, len(raw) + 40_000, 40_000):
         log.write_bytes(raw[:end])
         part, stats = read(log, offset)
-        found += part
+        records += part
         assert set(stats.rejects.by_kind) <= {"truncated"}
         offset = stats.end_offset
     # A last record with nothing after it may be cut at a line's end: it is complete only when its payload is.
-    assert [(c.sequence, c.name, c.metadata, c.payload) for c in found] == [
+    assert [(c.sequence, c.name, c.metadata, c.payload) for c in records] == [
         (c.sequence, c.name, c.metadata, c.payload) for c in whole
     ]
 
@@ -76,18 +76,18 @@ def test_log_that_grows_byte_by_byte(tmp_path: Path, steps: list[int]) -> None:
         f'{{"dynamo_start": {{"stack": [{frame}]}}, "frame_id": 0}}',
         f'{{"artifact": {{"name": "dynamo_error"}}, "has_payload": "{digest}"}}\n\ta\n\tb',
     ]
-    raw = "".join(f"{head}{one}\n" for one in records).encode()
+    raw = "".join(f"{head}{record}\n" for record in records).encode()
     path = tmp_path / "x.log"
-    found: list[Captured] = []
+    captured: list[Captured] = []
     offset = end = 0
     for step in [*steps, len(raw)]:
         end = min(end + step, len(raw))
         path.write_bytes(raw[:end])
         part, stats = read(path, offset)
-        found, offset = found + part, stats.end_offset
+        captured, offset = captured + part, stats.end_offset
         assert set(stats.rejects.by_kind) <= {"truncated"}
-    assert [(c.name, c.payload) for c in found] == [("dynamo_start", None), ("artifact:dynamo_error", "a\nb")]
-    assert found[0].metadata["stack"][0]["filename"] == "/r/m.py"
+    assert [(c.name, c.payload) for c in captured] == [("dynamo_start", None), ("artifact:dynamo_error", "a\nb")]
+    assert captured[0].metadata["stack"][0]["filename"] == "/r/m.py"
 
 
 def test_damage_is_counted_and_passed_over(log: Path) -> None:
@@ -97,17 +97,17 @@ def test_damage_is_counted_and_passed_over(log: Path) -> None:
     broken = bytearray(raw)
     broken[places[0] + 200] ^= 0x80  # inside the record's line or payload
     log.write_bytes(b"garbage\n\n\xff\xfe\n" + bytes(broken))
-    found, stats = read(log)
+    records, stats = read(log)
     assert stats.rejects.count("stray_line") == 2
     assert sum(map(stats.rejects.count, ("bad_utf8", "wrong_md5", "bad_json"))) >= 1
-    assert len(found) >= len(whole) - 1
+    assert len(records) >= len(whole) - 1
 
 
 def test_changed_payload_is_kept_and_counted(log: Path) -> None:
     raw = log.read_bytes()
     log.write_bytes(raw.replace(b"Graph Break Reason", b"Graph Break reason", 1))
-    found, stats = read(log)
-    assert stats.rejects.count("wrong_md5") == 1 and len(found) == len(read(log)[0])
+    records, stats = read(log)
+    assert stats.rejects.count("wrong_md5") == 1 and len(records) == len(read(log)[0])
 
 
 def test_year_passes_in_a_log(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_year_passes_in_a_log(tmp_path: Path) -> None:
         HEAD.format(stamp="0101 00:00:01.000000") + '{"artifact": {"name": "dynamo_error", "encoding": "string"}}',
     ]
     path.write_text("\n".join(lines) + "\n")
-    one, two, three = (c.time_us for c in read(path)[0])
-    assert one == ts + 1_000_000 and two < three and three - two < 2 * 3_600_000_000
+    first, two, three = (c.time_us for c in read(path)[0])
+    assert first == ts + 1_000_000 and two < three and three - two < 2 * 3_600_000_000
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\t\n\tx\n", b"\x00" * 99, b"V", b"{}\n" * 3])
@@ -134,10 +134,10 @@ def test_what_is_no_log_gives_nothing(tmp_path: Path, content: bytes) -> None:
 
 @settings(max_examples=60)
 @given(st.integers(0, 300_000), st.binary(max_size=30), st.integers(0, 60))
-def test_any_damage_is_survived(tmp_path: Path, place: int, inserted: bytes, dropped: int) -> None:
+def test_any_damage_is_survived(tmp_path: Path, position: int, inserted: bytes, dropped: int) -> None:
     raw = log_bytes("torch2.11-cuda-zoo_backend_failure")
-    place %= len(raw)
+    position %= len(raw)
     path = tmp_path / "x.log"
-    path.write_bytes(raw[:place] + inserted + raw[place + dropped :])
-    found, stats = read(path)
-    assert len({c.sequence for c in found}) == len(found) and stats.end_offset <= path.stat().st_size
+    path.write_bytes(raw[:position] + inserted + raw[position + dropped :])
+    records, stats = read(path)
+    assert len({c.sequence for c in records}) == len(records) and stats.end_offset <= path.stat().st_size

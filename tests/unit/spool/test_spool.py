@@ -40,10 +40,15 @@ def names(folder: Path) -> list[str]:
 def test_each_record_is_a_whole_line_with_its_place(spool: Spool, folder: Path) -> None:
     spool.write("one", {"a": {1, 2}}, "payload\n", [None, 0, 1, 2, None], {"qualname": "f"})
     spool.write("two", {"odd": object}, "\ud800 half a character")
-    first, one, two = SpoolReader(folder).read()
-    assert (first.name, one.name, two.name) == ("process_started", "one", "two")
-    assert (one.metadata, one.payload, one.compile_id, one.attempt) == ({"a": [1, 2]}, "payload\n", "0/1", 2)
-    assert [first.sequence, one.sequence, two.sequence] == [0, 1, 2]
+    first, second, third = SpoolReader(folder).read()
+    assert (first.name, second.name, third.name) == ("process_started", "one", "two")
+    assert (second.metadata, second.payload, second.compile_id, second.attempt) == (
+        {"a": [1, 2]},
+        "payload\n",
+        "0/1",
+        2,
+    )
+    assert [first.sequence, second.sequence, third.sequence] == [0, 1, 2]
     assert not spool.losses
 
 
@@ -57,10 +62,10 @@ def test_a_forked_child_is_a_process_of_its_own(spool: Spool, folder: Path) -> N
         os._exit(0)
     os.waitpid(pid, 0)
     spool.write("after", None)
-    found = {(c.name, c.process_id == parent_id) for c in SpoolReader(folder).read()}
-    assert {("before", True), ("after", True), ("child", False)} <= found
-    said = [c.metadata["parent_process_id"] for c in SpoolReader(folder).read() if c.name == "process_started"]
-    assert sorted(said, key=str) == sorted([None, parent_id], key=str)
+    origins = {(c.name, c.process_id == parent_id) for c in SpoolReader(folder).read()}
+    assert {("before", True), ("after", True), ("child", False)} <= origins
+    parents = [c.metadata["parent_process_id"] for c in SpoolReader(folder).read() if c.name == "process_started"]
+    assert sorted(parents, key=str) == sorted([None, parent_id], key=str)
 
 
 def test_a_program_that_closes_every_descriptor_keeps_its_own_files_clean(spool: Spool, folder: Path) -> None:
@@ -172,7 +177,7 @@ def test_the_reader_goes_back_to_a_mark(spool: Spool, folder: Path) -> None:
     assert len(list(reader.read())) == 2
     assert list(reader.read()) == []
     reader.rewind(mark)
-    assert [type(found) for found in reader.read()] == [Captured, Captured]
+    assert [type(record) for record in reader.read()] == [Captured, Captured]
 
 
 def test_the_lock_tells_who_still_writes(spool: Spool, folder: Path) -> None:

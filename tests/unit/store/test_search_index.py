@@ -126,13 +126,13 @@ def test_out_of_time_it_goes_on_when_called_again(store: sqlite3.Connection, mon
 
 def test_a_deleted_run_leaves_no_word_and_the_others_keep_theirs(store: sqlite3.Connection) -> None:
     index_all(store)
-    gone, *kept = (row[0] for row in store.execute("select id from runs order by id").fetchall())
-    before = set(find(store, f"torch NOT {run_tag(gone)}"))
-    delete_run(store, gone)
-    assert find(store, run_tag(gone)) == []
+    deleted, *others = (row[0] for row in store.execute("select id from runs order by id").fetchall())
+    before = set(find(store, f"torch NOT {run_tag(deleted)}"))
+    delete_run(store, deleted)
+    assert find(store, run_tag(deleted)) == []
     assert set(find(store, "torch")) == before != set()
     store.execute("insert into search_words (search_words) values ('integrity-check')")
-    assert all(delete_run(store, run_id) for run_id in kept)
+    assert all(delete_run(store, run_id) for run_id in others)
     assert (count_words(store), find(store, "torch")) == (0, [])
 
 

@@ -7,36 +7,36 @@ from pathlib import Path
 from compileboard.collectors.cli.listing import list_text
 from compileboard.collectors.terminal.run_summary import RunSummary, summarize
 from tests.unit.formats.files import RECORDED
-from tests.unit.pipeline.loading import one
+from tests.unit.pipeline.loading import query_value
 from tests.unit.pipeline.test_result_import import HEADING, NAME, run_import, write
 
 
 def show(database: Path, path: Path) -> RunSummary:
     run_import(database, path)
-    found = summarize(str(database), one(database, "select id from runs"))
-    assert found is not None
-    return found
+    summary = summarize(str(database), query_value(database, "select id from runs"))
+    assert summary is not None
+    return summary
 
 
 def test_show_says_what_became_of_imported_results(tmp_path: Path) -> None:
-    found = show(tmp_path / "t.db", RECORDED)
-    head = dict(found.headline())
+    summary = show(tmp_path / "t.db", RECORDED)
+    head = dict(summary.headline())
     assert (head["results"], head["graph breaks"], head["compiles"]) == ("6", "10", "not recorded")
-    assert sum(outcome.count for outcome in found.outcomes) == 6
-    assert "performance: failed, fail_to_run" in found.text()
+    assert sum(outcome.count for outcome in summary.outcomes) == 6
+    assert "performance: failed, fail_to_run" in summary.text()
 
 
 def test_list_and_show_give_a_file_of_results_no_duration_and_no_pid(tmp_path: Path) -> None:
     database = tmp_path / "t.db"
-    found = show(database, RECORDED)
-    assert "took" not in found.text() and "\n\n\n" not in found.text()
+    summary = show(database, RECORDED)
+    assert "took" not in summary.text() and "\n\n\n" not in summary.text()
     cells = list_text(str(database), 5).splitlines()[1].split()
     assert cells[-5:] == ["–", "10", "–", "–", "–"]  # compiles, breaks, recompiles, compiling, took
-    assert one(database, "select count(pid) from processes") == 0
+    assert query_value(database, "select count(pid) from processes") == 0
 
 
 def test_show_gives_the_geomean_of_each_configuration_and_of_how_many_models(tmp_path: Path) -> None:
     rows = "cuda,a,8,2.000000,2.5\ncuda,b,8,8.000000,2.5\ncuda,c,8,0.000000,0.000000\n"
-    found = show(tmp_path / "t.db", write(tmp_path / "out", NAME, HEADING + rows))
-    (line,) = found.geomeans
+    summary = show(tmp_path / "t.db", write(tmp_path / "out", NAME, HEADING + rows))
+    (line,) = summary.geomeans
     assert (line.text, line.count) == ("4.000×  torchbench training amp cuda inductor", 2)

@@ -208,7 +208,7 @@ def test_an_address_never_shows_in_what_is_said(sender: Sender, store: sqlite3.C
     problems = sender.send(NOW_US + MINUTE_US).problems
     assert "the variable holds no address" in problems[0]
     sender.environ["HOOK"] = sender.hook.url
-    sender.hook.answer, sender.hook.said = lambda number: 404, "no page at /hook?token=hunter2, hunter2"
+    sender.hook.answer, sender.hook.reply = lambda number: 404, "no page at /hook?token=hunter2, hunter2"
     problems = sender.send(NOW_US + DAY_US).problems
     assert "answered 404 Not Found: no page at …, …" in problems[0]
     assert "hunter2" not in str(problems) + str(

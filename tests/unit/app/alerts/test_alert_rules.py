@@ -80,8 +80,8 @@ def test_a_mistake_says_what_came_and_what_is_expected(tmp_path: Path, text: str
 def test_every_mistake_is_said_at_once_and_no_secret_is_repeated(tmp_path: Path) -> None:
     text = '[channels.mail]\nkind = "email"\nhost = "a b"\nport = 0\nfrom = "a\\nBcc: b@c"\nto = []\n'
     text += 'password = "hunter2"\nsecurity = "none"\npassword_env = "P"\n[[rules]]\nname = "x"\nchannels = ["mail"]'
-    said = list_mistakes(tmp_path, text)
-    assert [text.split(": ")[1].split(" is ")[0] for text in said] == [
+    mistakes = list_mistakes(tmp_path, text)
+    assert [text.split(": ")[1].split(" is ")[0] for text in mistakes] == [
         "password",
         "username_env",
         "security",
@@ -90,7 +90,7 @@ def test_every_mistake_is_said_at_once_and_no_secret_is_repeated(tmp_path: Path)
         "from",
         "to",
     ]
-    assert "hunter2" not in "".join(said)
+    assert "hunter2" not in "".join(mistakes)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_every_mistake_is_said_at_once_and_no_secret_is_repeated(tmp_path: Path)
     ],
 )
 def test_a_secret_that_is_pasted_into_the_file_is_not_repeated(tmp_path: Path, text: str) -> None:
-    said = list_mistakes(tmp_path, text)
-    assert said
-    assert "hunter2" not in "".join(said)
+    mistakes = list_mistakes(tmp_path, text)
+    assert mistakes
+    assert "hunter2" not in "".join(mistakes)
 
 
 def test_a_file_that_is_not_there_says_how_to_begin(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def test_rules_are_shown_without_their_secrets(
     monkeypatch.setenv("TEAM_HOOK", "https://hooks.example.org/hunter2")
     text = client.get("/alerts").get_data(as_text=True)
     assert "hunter2" not in text
-    for said in ("slower", "TEAM_HOOK", ">set<", "secret_env", ">not set<", "never ran; its first pass takes"):
-        assert said in text
+    for phrase in ("slower", "TEAM_HOOK", ">set<", "secret_env", ">not set<", "never ran; its first pass takes"):
+        assert phrase in text
 
 
 def test_a_password_that_is_given_for_its_variable_is_shown_nowhere(
@@ -66,9 +66,9 @@ def test_a_password_that_is_given_for_its_variable_is_shown_nowhere(
     keep(store, make_finding())
     both = ("--db", str(database), "--rules", str(rules))
     assert [run("check", *both), run("send", *both), run("test", "slower", *both)] == [1, 1, 1]
-    said = "".join(capsys.readouterr()) + client.get("/alerts").get_data(as_text=True)
-    assert "channel team: webhook, JSON, to the address in the variable that url_env names, signed" in said
-    assert "hunter2" not in said
+    everything = "".join(capsys.readouterr()) + client.get("/alerts").get_data(as_text=True)
+    assert "channel team: webhook, JSON, to the address in the variable that url_env names, signed" in everything
+    assert "hunter2" not in everything
 
 
 def test_mistakes_of_the_rules_are_shown(client: FlaskClient, rules: Path) -> None:
@@ -124,8 +124,8 @@ def test_the_feed_begins_with_what_was_confirmed_last_and_leads_to_the_rest(
 ) -> None:
     day_us = 86_400_000_000
     for number, name in enumerate(("first", "second", "third")):  # of the three the first is of the newest run
-        found = make_finding(id=name, model=name, first_us=NOW_US - number * day_us)
-        save_findings(store, [found], (), seen="{}", version=1, now_us=NOW_US + number * day_us)
+        finding = make_finding(id=name, model=name, first_us=NOW_US - number * day_us)
+        save_findings(store, [finding], (), seen="{}", version=1, now_us=NOW_US + number * day_us)
     ids, following = list_entries(client, "/findings.atom?limit=2")
     assert ids == ["third", "second"]
     assert following is not None
@@ -143,8 +143,8 @@ def test_the_feed_says_that_it_has_no_other_states(client: FlaskClient) -> None:
 def test_the_feed_answers_304_to_who_has_it(client: FlaskClient, store: sqlite3.Connection) -> None:
     keep(store, make_finding())
     first = client.get("/findings.atom")
-    for name, kept in (("If-None-Match", "ETag"), ("If-Modified-Since", "Last-Modified")):
-        assert client.get("/findings.atom", headers={name: first.headers[kept]}).status_code == 304
+    for name, validator in (("If-None-Match", "ETag"), ("If-Modified-Since", "Last-Modified")):
+        assert client.get("/findings.atom", headers={name: first.headers[validator]}).status_code == 304
 
 
 def test_hostile_text_is_text_in_the_feed(client: FlaskClient, store: sqlite3.Connection) -> None:
@@ -176,9 +176,9 @@ def test_the_command_checks_sends_and_lists(
     keep(store, make_finding())
     both = ("--db", str(database), "--rules", str(rules))
     assert run("check", *both) == 1
-    said = capsys.readouterr().out
-    assert "channel team: url_env, secret_env name variables that are not set here" in said
-    assert "slower → team, now: Breaky: speedup fell by 11.0 %" in said
+    output = capsys.readouterr().out
+    assert "channel team: url_env, secret_env name variables that are not set here" in output
+    assert "slower → team, now: Breaky: speedup fell by 11.0 %" in output
     with receive_http() as hook:
         for name, value in environ(hook.url).items():
             monkeypatch.setenv(name, value)

@@ -53,9 +53,9 @@ def titles(case: str, which: int = 0) -> list[str]:
 @pytest.mark.parametrize("graph", [graph for graph in graphs() if graph["wrappers"]], ids=lambda graph: graph["name"])
 def test_explain_graph_finds_the_wrappers_that_torch_made(graph: dict[str, Any]) -> None:
     findings = explain_graph(add_wrappers(graph["summary"], graph["wrappers"]))
-    said = {name for name, begins in TITLES.items() for finding in findings if finding.title.startswith(begins)}
-    assert said == set(graph["wrappers"]) - {"runtime_wrapper_orchestration"}
-    assert {WRAPPER_ARTIFACTS[name] for name in said} <= {finding.wrapper for finding in findings}
+    explained = {name for name, begins in TITLES.items() for finding in findings if finding.title.startswith(begins)}
+    assert explained == set(graph["wrappers"]) - {"runtime_wrapper_orchestration"}
+    assert {WRAPPER_ARTIFACTS[name] for name in explained} <= {finding.wrapper for finding in findings}
 
 
 def test_explain_graph_does_not_guess_without_the_wrappers() -> None:
@@ -143,10 +143,10 @@ def test_name_numbers_writes_like_things_together(numbers: list[int], text: str)
 def test_explain_graph_takes_any_summary_with_holes(data: st.DataObject) -> None:
     summary = data.draw(st.sampled_from(graphs()))["summary"]
     holes = data.draw(st.sets(st.sampled_from(sorted(summary))))
-    found = explain_graph(summary | dict.fromkeys(holes))
-    if holes.intersection(DECISIVE) or len(found) > 1:
-        assert "Nothing but the plain wrapper" not in [wrapper_cost.title for wrapper_cost in found]
+    costs = explain_graph(summary | dict.fromkeys(holes))
+    if holes.intersection(DECISIVE) or len(costs) > 1:
+        assert "Nothing but the plain wrapper" not in [wrapper_cost.title for wrapper_cost in costs]
     assert all(
         wrapper_cost.what and wrapper_cost.cost and wrapper_cost.avoid and wrapper_cost.wrapper
-        for wrapper_cost in found
+        for wrapper_cost in costs
     )

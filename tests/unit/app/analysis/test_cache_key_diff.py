@@ -42,10 +42,10 @@ def test_compare_says_that_the_graph_differs() -> None:
 
 def test_compare_of_two_torches_says_what_cannot_be_read() -> None:
     diff = compare_keys(components("aot_autograd 2.11 cuda"), components(BASE))
-    said = {change.name: change for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)}
-    assert said["torch_version"].summary == "torch_version differs; torch records it as bytes"
-    assert (said["torch_version"].before, said["torch_version"].after) == (None, None)
-    assert said["grad_enabled"].summary == "grad_enabled: only in the miss"
+    changes = {change.name: change for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)}
+    assert changes["torch_version"].summary == "torch_version differs; torch records it as bytes"
+    assert (changes["torch_version"].before, changes["torch_version"].after) == (None, None)
+    assert changes["grad_enabled"].summary == "grad_enabled: only in the miss"
     assert diff.changed[0].name == "gm"
     assert diff.only_in_miss[0].name == "example_inputs[2]"
 
@@ -89,6 +89,8 @@ def test_every_recorded_component_is_explained() -> None:
 
 @given(st.text(alphabet="TensorMetadata(=,[]) '\\\"x1"))
 def test_reprs_of_any_text_are_split_without_loss(text: str) -> None:
-    kept = "".join(split_arguments(text))
-    assert [one for one in kept if one not in ", "] == [one for one in text if one not in ", "]
+    joined = "".join(split_arguments(text))
+    assert [character for character in joined if character not in ", "] == [
+        character for character in text if character not in ", "
+    ]
     assert all(name in text and value in text for name, value in (read_fields(text) or {}).items())

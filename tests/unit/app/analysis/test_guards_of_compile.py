@@ -14,9 +14,9 @@ from tests.unit.decode.test_guard_tree_text import NAMES, texts, tree
 
 
 def _read(text: str) -> GuardTree:
-    found = parse_guards("TREE_GUARD_MANAGER:\n+- RootGuardManager\n" + text)
-    assert found is not None
-    return found
+    tree = parse_guards("TREE_GUARD_MANAGER:\n+- RootGuardManager\n" + text)
+    assert tree is not None
+    return tree
 
 
 def _rows(nodes: tuple[ViewNode, ...]) -> list[ViewNode]:
@@ -45,9 +45,9 @@ def test_view_counts_what_the_limit_leaves_out(limit: int) -> None:
 
 
 def test_cost_is_called_what_it_is() -> None:
-    said = build_view(tree("dynamic")).cost
-    assert said.startswith("Checking the set of 32 guards took 157")
-    assert "times no single guard" in said and "estimate" in said
+    cost = build_view(tree("dynamic")).cost
+    assert cost.startswith("Checking the set of 32 guards took 157")
+    assert "times no single guard" in cost and "estimate" in cost
     assert explain_cost(None, 1) == "1 guard; this record has no time for them."
 
 
@@ -80,9 +80,9 @@ def test_numbers_of_another_process_are_no_change() -> None:
 
 
 def test_a_flag_that_flipped_is_a_change_and_a_large_number_is_no_id() -> None:
-    place = "| +- GuardManager: source=L['k'], accessed_by=X, type=<class 'int'>, tag_safe=(True, False)\n"
-    old = _read(f"{place}| | +- EQUALS_MATCH: L['k'] == 1000000\n| +- DICT_CONTAINS: not ___dict_contains('a', D)")
-    new = _read(f"{place}| | +- TRUE_MATCH: L['k'] == True\n| +- DICT_CONTAINS: ___dict_contains('a', D)")
+    text = "| +- GuardManager: source=L['k'], accessed_by=X, type=<class 'int'>, tag_safe=(True, False)\n"
+    old = _read(f"{text}| | +- EQUALS_MATCH: L['k'] == 1000000\n| +- DICT_CONTAINS: not ___dict_contains('a', D)")
+    new = _read(f"{text}| | +- TRUE_MATCH: L['k'] == True\n| +- DICT_CONTAINS: ___dict_contains('a', D)")
     diff = compare_guards(old, new)
     assert diff.changed[0].fields == (FieldChange("value", "1000000", "True"),)
     assert diff.changed[1].fields == (FieldChange("code", "not ___dict_contains('a', D)", "___dict_contains('a', D)"),)

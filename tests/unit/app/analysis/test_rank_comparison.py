@@ -125,12 +125,15 @@ def test_device_numbers_and_made_up_paths_are_no_difference() -> None:
 
 def test_an_odd_rank_of_four_is_named_and_the_others_share_a_column() -> None:
     usual, hit = [compiled(1, "0/0", caches=("fx_graph miss",))], [compiled(2, "0/0", caches=("fx_graph hit",))]
-    found = compare_ranks(ranks(usual, usual, hit, usual), {})
-    assert found.columns == ((0, 1, 3), (2,))
-    assert [(ranks, said["caches"]) for ranks, said in list_verdicts(found)] == [((2,), "differs"), ((0, 1, 3), "same")]
-    assert found.divergence is not None
-    said = describe_divergence(found.divergence, NAMES)
-    assert said.sentence == (
+    comparison = compare_ranks(ranks(usual, usual, hit, usual), {})
+    assert comparison.columns == ((0, 1, 3), (2,))
+    assert [(ranks, verdicts["caches"]) for ranks, verdicts in list_verdicts(comparison)] == [
+        ((2,), "differs"),
+        ((0, 1, 3), "same"),
+    ]
+    assert comparison.divergence is not None
+    divergence_text = describe_divergence(comparison.divergence, NAMES)
+    assert divergence_text.sentence == (
         "Rank 2 found in the caches for step (0/0): FX graph 1 × hit; "
         "ranks 0, 1, 3 found in the caches for step (0/0): FX graph 1 × miss."
     )
@@ -149,21 +152,21 @@ def test_collectives_in_another_order_are_a_difference() -> None:
 
 
 def test_texts_that_were_not_read_are_not_called_different() -> None:
-    found = compare_ranks(
+    comparison = compare_ranks(
         ranks([compiled(1, "0/0", texts={"graphs": (7,)})], [compiled(2, "0/0", texts={"graphs": (8,)})]), {}
     )
-    assert found.aspects["graphs"] == "not compared"
-    assert found.divergence is None
-    assert found.aspects["collectives"] == "not recorded"
+    assert comparison.aspects["graphs"] == "not compared"
+    assert comparison.divergence is None
+    assert comparison.aspects["collectives"] == "not recorded"
 
 
 def test_rows_keep_each_ranks_order_around_what_only_one_has() -> None:
     a = [compiled(1, "0/0"), compiled(2, "1/0"), compiled(3, "2/0")]
     b = [compiled(4, "0/0"), compiled(5, "0/1", causes=(9,)), compiled(6, "1/0"), compiled(7, "2/0")]
-    found = compare_ranks(ranks(a, b), {})
-    assert [row.position.compile_id for row in found.rows] == ["0/0", "0/1", "1/0", "2/0"]
-    assert [row.position.compile_id for row in found.rows if row.differs] == ["0/1"]
-    assert [rank_compile.key for rank_compile in found.partial] == [5]
+    comparison = compare_ranks(ranks(a, b), {})
+    assert [row.position.compile_id for row in comparison.rows] == ["0/0", "0/1", "1/0", "2/0"]
+    assert [row.position.compile_id for row in comparison.rows if row.differs] == ["0/1"]
+    assert [rank_compile.key for rank_compile in comparison.partial] == [5]
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=6), min_size=2, max_size=5))
@@ -171,10 +174,10 @@ def test_every_compile_of_every_rank_is_in_one_row(given_ranks: list[list[tuple[
     sequences = ranks(
         *([compiled(n, f"{frame}/{n}", number) for n, (frame, number) in enumerate(some)] for some in given_ranks)
     )
-    found = compare_ranks(sequences, {})
-    assert sum(row.rank_count for row in found.rows) == sum(len(sequence.compiles) for sequence in sequences)
-    assert sorted(rank for some in found.columns for rank in some) == list(range(len(sequences)))
-    assert (found.divergence is None) == (len({tuple(some) for some in given_ranks}) == 1)
+    comparison = compare_ranks(sequences, {})
+    assert sum(row.rank_count for row in comparison.rows) == sum(len(sequence.compiles) for sequence in sequences)
+    assert sorted(rank for some in comparison.columns for rank in some) == list(range(len(sequences)))
+    assert (comparison.divergence is None) == (len({tuple(some) for some in given_ranks}) == 1)
 
 
 def test_words_for_ranks_caches_and_majorities() -> None:

@@ -22,10 +22,10 @@ def run_id(explored_reader: sqlite3.Connection) -> str:
 
 @pytest.fixture
 def views(explored_client: FlaskClient, run_id: str) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows_by_function: dict[str, list[dict[str, Any]]] = {}
     for row in explored_client.get(f"/api/v1/runs/{run_id}/shapes").json["data"]:
-        found.setdefault(row["function"], []).append(row)
-    return found
+        rows_by_function.setdefault(row["function"], []).append(row)
+    return rows_by_function
 
 
 def symbol(row: dict[str, Any], name: str) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def test_duck_shapes_and_0_and_1_are_named(views: dict[str, list[dict[str, Any]]
     assert shape_symbol["same"] == ["l_x_.size()[0]", "l_y_.size()[0]"]
     assert "use_duck_shape = False" in shape_symbol["advice"][0]
     assert symbol(views["pairs"][0], "s77")["same"] == []
-    one = next(row for row in views["plain"] if row["fixed"])
-    assert one["fixed"] == [{"name": "l_x_", "dim": 0, "size": 1}]
+    row = next(row for row in views["plain"] if row["fixed"])
+    assert row["fixed"] == [{"name": "l_x_", "dim": 0, "size": 1}]
 
 
 def test_an_unbacked_symbol_is_told_apart_and_a_check_is_no_fault(views: dict[str, list[dict[str, Any]]]) -> None:

@@ -69,9 +69,9 @@ def test_the_trie_is_flat_whole_and_sums_up(explored_client: FlaskClient, explor
 
 def test_ranks_are_one_tree_with_a_filter(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
     run = explored_reader.execute("select id from runs where name = 'train_ddp'").fetchone()[0]
-    whole, one = (explored_client.get(f"/runs/{run}/stacks{query}").text for query in ("", "?rank=0"))
+    whole, of_rank = (explored_client.get(f"/runs/{run}/stacks{query}").text for query in ("", "?rank=0"))
     assert "15 compiles" in whole
-    assert "6 compiles" in one
+    assert "6 compiles" in of_rank
     assert "No compile is like that" in explored_client.get(f"/runs/{run}/stacks?q=nowhere").text
 
 
@@ -135,15 +135,15 @@ def test_no_compile_is_lost_and_sums_hold(made: list[tuple[int, bool, int]], lib
 def test_filters_look_at_every_frame_of_a_stack() -> None:
     nodes, compiles = chain("train.py", "model.py"), [compiled(1, 2, rank=0), compiled(2, 1, outcome="failed", rank=1)]
 
-    def kept(text: str = "", ending: str = "", rank: int | None = None) -> list[int]:
+    def list_keys(text: str = "", ending: str = "", rank: int | None = None) -> list[int]:
         return [
             stack_compile.key for stack_compile in filter_matching(nodes, compiles, text=text, ending=ending, rank=rank)
         ]
 
-    assert kept("TRAIN.py:1") == [1, 2]
-    assert kept("model") == [1]
-    assert kept(ending="failed") == [2]
-    assert kept(rank=0) == [1]
+    assert list_keys("TRAIN.py:1") == [1, 2]
+    assert list_keys("model") == [1]
+    assert list_keys(ending="failed") == [2]
+    assert list_keys(rank=0) == [1]
     assert [(share.ending, share.width) for share in list_shares({"failed": 1, "ok": 3})] == [
         ("ok", 75.0),
         ("failed", 25.0),

@@ -70,15 +70,15 @@ def reader(recorded: Path) -> Iterator[sqlite3.Connection]:
 
 def read_all(client: FlaskClient, path: str, **query: Any) -> list[dict[str, Any]]:
     """Follow a list to its end."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     cursor = None
     while True:
         answer = client.get(f"/api/v1{path}", query_string=query | ({"cursor": cursor} if cursor else {})).json
         assert answer["ok"], answer
-        found += answer["data"]
+        rows += answer["data"]
         cursor = answer["next"]
         if cursor is None:
-            return found
+            return rows
         assert len(answer["data"]) == query.get("limit", 100)
 
 
@@ -92,10 +92,10 @@ def list_paths(client: FlaskClient, path: str) -> list[str]:
 )  # of this server, not the database
 def test_pages_of_any_size_have_every_row_once(client: FlaskClient, path: str) -> None:
     seen = 0
-    for one in list_paths(client, path):
-        whole = read_all(client, one, limit=1000)
-        assert read_all(client, one, limit=1) == whole
-        assert read_all(client, one, limit=7) == whole
+    for address in list_paths(client, path):
+        whole = read_all(client, address, limit=1000)
+        assert read_all(client, address, limit=1) == whole
+        assert read_all(client, address, limit=7) == whole
         keys = Counter(json.dumps(row, sort_keys=True) for row in whole)
         assert not keys or max(keys.values()) == 1
         seen += len(whole)
@@ -104,10 +104,10 @@ def test_pages_of_any_size_have_every_row_once(client: FlaskClient, path: str) -
 
 @pytest.mark.parametrize(("path", "sort"), SORTS)
 def test_pages_of_every_order_have_every_row_once(client: FlaskClient, path: str, sort: str) -> None:
-    for one in list_paths(client, path):
-        whole = read_all(client, one, limit=1000, sort=sort)
-        assert read_all(client, one, limit=7, sort=sort) == whole
-        assert len({row["id"] for row in whole}) == len(whole) == len(read_all(client, one, limit=1000))
+    for address in list_paths(client, path):
+        whole = read_all(client, address, limit=1000, sort=sort)
+        assert read_all(client, address, limit=7, sort=sort) == whole
+        assert len({row["id"] for row in whole}) == len(whole) == len(read_all(client, address, limit=1000))
 
 
 def test_lists_are_as_long_as_the_totals_say(client: FlaskClient) -> None:
@@ -162,10 +162,10 @@ def test_a_record_has_every_metric_under_its_own_name(client: FlaskClient, reade
     rows = [row for run in read_all(client, "/runs") for row in read_all(client, f"/runs/{run['id']}/compilations")]
     checked = 0
     for row in rows:
-        found = reader.execute(
+        stored = reader.execute(
             "select body from events where process_id = :process_id and sequence = :sequence", row
         ).fetchone()
-        metrics = json.loads(unpack(found["body"]))["metrics"]
+        metrics = json.loads(unpack(stored["body"]))["metrics"]
         assert {name: row[name] for name in metrics} == metrics
         checked += len(metrics)
     assert checked > 50 * len(LOGS)

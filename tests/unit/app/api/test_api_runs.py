@@ -58,10 +58,10 @@ def test_records_of_hooks_have_every_field_as_those_of_logs_do(client: FlaskClie
 
 def test_a_graph_break_says_all_that_torch_said(client: FlaskClient) -> None:
     (row,) = get(client, f"/runs/{RUN}/graph_breaks")
-    wanted = {"gb_id": "GB0059", "gb_type": "Builtin", "outcome": "resumed", "compile_id": "0/0", "rank": 0}
-    wanted |= {"function": "f", "file": "model.py", "line": 5, "explanation": MARKUP, "hints": [f"Avoid {MARKUP}"]}
-    wanted |= {"reason": f"Builtin {MARKUP}", "source_line": f"print('{MARKUP}')", "fingerprint": "b1"}
-    assert {name: row[name] for name in wanted} == wanted
+    expected = {"gb_id": "GB0059", "gb_type": "Builtin", "outcome": "resumed", "compile_id": "0/0", "rank": 0}
+    expected |= {"function": "f", "file": "model.py", "line": 5, "explanation": MARKUP, "hints": [f"Avoid {MARKUP}"]}
+    expected |= {"reason": f"Builtin {MARKUP}", "source_line": f"print('{MARKUP}')", "fingerprint": "b1"}
+    assert {name: row[name] for name in expected} == expected
     assert row["page_url"].endswith("/gb0059.html")
     assert get(client, f"/runs/{RUN}/graph_breaks?distinct={row['distinct_id']}") == [row]
     assert get(client, f"/runs/{RUN}/graph_breaks?distinct={row['distinct_id'] + 1}") == []

@@ -15,7 +15,7 @@ ONE = f"/api/v1/findings/{'f' * 16}"
 
 
 @pytest.fixture(autouse=True)
-def found(store: sqlite3.Connection) -> None:
+def stored_changes(store: sqlite3.Connection) -> None:
     keep_one_of_each(store)
 
 
@@ -56,7 +56,7 @@ def test_an_action_answers_with_the_finding(client: FlaskClient, action: str, ha
 
 
 @pytest.mark.parametrize(
-    ("action", "body", "said"),
+    ("action", "body", "message"),
     [
         ("ignore", {"who": "ci"}, "text: to ignore a finding, say why"),
         ("acknowledge", {}, "who: nobody is named"),
@@ -69,9 +69,9 @@ def test_an_action_answers_with_the_finding(client: FlaskClient, action: str, ha
         ("note", '{"who": "ci", "text": "\\ud800"}', "body: expected a JSON object"),
     ],
 )
-def test_a_body_that_cannot_be_used_keeps_nothing(client: FlaskClient, action: str, body: Any, said: str) -> None:
+def test_a_body_that_cannot_be_used_keeps_nothing(client: FlaskClient, action: str, body: Any, message: str) -> None:
     status, answer = say(client, action, body)
-    assert (status, answer["ok"], answer["error"][: len(said)]) == (400, False, said)
+    assert (status, answer["ok"], answer["error"][: len(message)]) == (400, False, message)
     assert client.get(ONE).json["data"]["words"] == []  # type: ignore[index]
 
 

@@ -42,8 +42,8 @@ def test_without_a_run_it_is_the_newest_that_fits(client: FlaskClient) -> None:
 @pytest.mark.usefixtures("suite")
 def test_a_trend_has_a_point_a_run_and_a_failure_is_no_number(client: FlaskClient) -> None:
     (hungry,) = client.get("/api/v1/trend?metric=speedup&model=Hungry").json["data"]["series"]  # type: ignore[index]
-    said = [(point["value"], point["status"], point["reason"]) for point in hungry["points"]]
-    assert said == [(None, "failed", "failed: out of memory")] * 3
+    points = [(point["value"], point["status"], point["reason"]) for point in hungry["points"]]
+    assert points == [(None, "failed", "failed: out of memory")] * 3
     breaky = client.get("/api/v1/trend?metric=speedup&model=Breaky&last=2").json["data"]["series"][0]  # type: ignore[index]
     assert [point["value"] for point in breaky["points"]] == [0.569, 0.587]
     assert breaky["points"][0]["low"] == pytest.approx(0.569 * 0.985)

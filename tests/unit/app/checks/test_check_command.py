@@ -36,20 +36,22 @@ def _record(
     store: sqlite3.Connection, run_id: str, day: int = 0, breaks: tuple[str, ...] = ("x",), **changes: Any
 ) -> None:
     """Record a run of two models: mlp with performance and accuracy, and cnn, whose process breaks and recompiles."""
-    wanted = {"values": {"speedup": 1.2, "speedup_low": 1.19, "speedup_high": 1.21}} | changes
-    events = (measure(**wanted), measure(**ACCURACY), measure(model="cnn", task="cnn", values={"speedup": 1.5}))
+    values = {"values": {"speedup": 1.2, "speedup_low": 1.19, "speedup_high": 1.21}} | changes
+    events = (measure(**values), measure(**ACCURACY), measure(model="cnn", task="cnn", values={"speedup": 1.5}))
     add_results(store, run_id, *events, started_us=START_US + day * DAY_US)
     process = f"{run_id}/torch"
-    said: list[Any] = [ProcessStarted(process, 0, START_US, run_id=run_id, pid=9, task="cnn", torch_version="2.13.0")]
+    events_of_cnn: list[Any] = [
+        ProcessStarted(process, 0, START_US, run_id=run_id, pid=9, task="cnn", torch_version="2.13.0")
+    ]
     for n, name in enumerate(breaks, 1):
-        said.append(
+        events_of_cnn.append(
             GraphBroke(
                 process, n, START_US, reason=f"break {name}", fingerprint=name, function="f", file="m.py", line=n
             )
         )
     guard = GuardFailure("0/0", "tensor size mismatch", "size", source="L['x']", fingerprint="guard")
-    said.append(Recompiled(process, 90, START_US, guards=[guard]))
-    Ingestor(store).ingest(run_id, said, now_us=START_US)
+    events_of_cnn.append(Recompiled(process, 90, START_US, guards=[guard]))
+    Ingestor(store).ingest(run_id, events_of_cnn, now_us=START_US)
 
 
 def _check(database: Path, *more: str) -> int:
@@ -184,9 +186,9 @@ def test_dynamic_and_static_are_chosen(
 ) -> None:
     add_results(store, "A", measure(dynamic=True, task="d", values={"speedup": 2.0}), measure(batch_size=4))
     speeds = {"--dynamic": "2.000x", "--static": "1.250x"}
-    for flag, said in speeds.items():
+    for flag, speed in speeds.items():
         assert _check(database, "--run", "A", "--baseline", "A", "--rule", "speedup", "--all", flag) == 0
-        assert said in capsys.readouterr().out
+        assert speed in capsys.readouterr().out
     assert _check(database, "--run", "A", "--baseline", "A", "--rule", "speedup", "--batch-size", "9") == 2
     assert "batch size 9 leaves none of run A's 2 results; they have batch size 4, 8" in capsys.readouterr().err
     csv = str(DATA / "performance_actual.csv")
@@ -323,8 +325,8 @@ def test_the_api_gives_the_same_verdicts(
     assert _check(database, "--run", "B", "--baseline", "main", "--json", str(target)) == 1
     assert client.get("/api/v1/check?run=B&baseline=main").json["data"] == json.loads(target.read_text())  # type: ignore[index]
     assert client.get("/api/v1/baselines").json["data"][0]["run_id"] == "A"  # type: ignore[index]
-    kept = client.get("/api/v1/baselines/main").json["data"]  # type: ignore[index]
-    assert [graph_break["fingerprint"] for graph_break in kept["graph_breaks"]] == ["x"]
+    baseline = client.get("/api/v1/baselines/main").json["data"]  # type: ignore[index]
+    assert [graph_break["fingerprint"] for graph_break in baseline["graph_breaks"]] == ["x"]
     assert client.get("/api/v1/baselines/other").status_code == 404
 
 
@@ -371,8 +373,8 @@ def test_an_imported_file_is_judged_as_the_file_is(tmp_path: Path, actual: str, 
         target = str(tmp_path / "out.json")
         sides = ("--run", run[actual], "--baseline", baseline[expected])
         assert _check(database, *sides, "--rule", rule, "--json", target) in (0, 1)
-        (found,) = json.loads(Path(target).read_text())["rules"]
+        (rule_report,) = json.loads(Path(target).read_text())["rules"]
         verdicts[run is runs, baseline is runs] = sorted(
-            (verdict["name"], verdict["verdict"]) for verdict in found["verdicts"]
+            (verdict["name"], verdict["verdict"]) for verdict in rule_report["verdicts"]
         )
     assert verdicts[True, True] and len({str(verdict) for verdict in verdicts.values()}) == 1

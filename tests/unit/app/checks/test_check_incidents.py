@@ -72,8 +72,8 @@ def test_a_finding_that_somebody_has_taken_up_passes(database: Path, store: sqli
 def test_suites_and_models_that_are_gone_count(database: Path, store: sqlite3.Connection, capsys: Say) -> None:
     bench_suite(store)
     suite = {"subject": "suite", "model": "", "batch_size": 0, "metric": "geomean_speedup", "hardware": ""}
-    gone = {"kind": "vanished", "model": "Sleeper", "after_value": None, "relative": None, "p_value": None}
-    keep(store, make_finding(id="suite", **suite), make_finding(id="gone", **gone))
+    stopped = {"kind": "vanished", "model": "Sleeper", "after_value": None, "relative": None, "p_value": None}
+    keep(store, make_finding(id="suite", **suite), make_finding(id="gone", **stopped))
     assert check(database) == 1
     out = capsys.readouterr().out
     assert "suite bench_models" in out and "Sleeper" in out

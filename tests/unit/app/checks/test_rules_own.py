@@ -21,22 +21,23 @@ def _row(name: str, **cells: Any) -> RuleInput:
 
 
 def _kept(metric: str, samples: list[float]) -> dict[str, list[float]]:
-    """Give the repeats whose ratios are these samples of a metric."""
+    """Return the repeats whose ratios are these samples of a metric."""
     over, under = SAMPLES[metric]
     return {over: samples, under: [1.0] * len(samples)}
 
 
 def _timed(speedup: float, count: int, spread: float = 0.01) -> dict[str, Any]:
-    """Give a speedup and the samples that it is the median of."""
-    samples = [speedup * (1 + spread * (place - count // 2)) for place in range(count)]
+    """Return a speedup and the samples that it is the median of."""
+    samples = [speedup * (1 + spread * (position - count // 2)) for position in range(count)]
     return {"speedup": speedup, "repeats": _kept("speedup", samples)}
 
 
 def _words(rule: str, actual: Side, expected: Side, **options: Any) -> list[tuple[str, str]]:
-    (found,) = find_rules([rule])
-    assert found.applies(actual, expected, RuleOptions(**options)) == ""
+    (found_rule,) = find_rules([rule])
+    assert found_rule.applies(actual, expected, RuleOptions(**options)) == ""
     return [
-        (rule_verdict.name, rule_verdict.word) for rule_verdict in found.check(actual, expected, RuleOptions(**options))
+        (rule_verdict.name, rule_verdict.word)
+        for rule_verdict in found_rule.check(actual, expected, RuleOptions(**options))
     ]
 
 
@@ -106,21 +107,23 @@ def test_speedup_weighs_the_noise(now: dict[str, Any], before: dict[str, Any], w
     ],
 )
 def test_memory_below_its_share_is_judged_by_its_samples(samples: list[float] | None, word: str) -> None:
-    kept, known = [
+    sampled, known = [
         {} if samples is None else {"repeats": _kept("speedup", [1.0]) | _kept("compression_ratio", values)}
         for values in (samples, [0.99, 1.0, 1.01])
     ]
-    before, now = _row("a", compression_ratio=1.0, **known), _row("a", compression_ratio=0.8, **kept)
+    before, now = _row("a", compression_ratio=1.0, **known), _row("a", compression_ratio=0.8, **sampled)
     assert _words("memory", Side("now", (now,)), Side("before", (before,))) == [("a", word)]
 
 
 @given(*[st.lists(st.floats(0.5, 2), min_size=1, max_size=12)] * 2, st.sampled_from(["speedup", "compression_ratio"]))
 def test_check_fails_only_what_compare_calls_worse(before: list[float], now: list[float], metric: str) -> None:
     values = [median(samples) for samples in (before, now)]
-    rows = [_row("m", **{metric: value}, repeats=_kept(metric, kept)) for value, kept in zip(values, (before, now))]
+    rows = [
+        _row("m", **{metric: value}, repeats=_kept(metric, samples)) for value, samples in zip(values, (before, now))
+    ]
     rule = {"speedup": "speedup", "compression_ratio": "memory"}[metric]
     ((_name, word),) = _words(rule, Side("now", (rows[1],)), Side("before", (rows[0],)))
-    sides = [Measurement(value, samples=kept) for value, kept in zip(values, (before, now))]
+    sides = [Measurement(value, samples=samples) for value, samples in zip(values, (before, now))]
     verdict = decide(BY_NAME[metric], *sides).word
     is_large = abs(values[1] / values[0] - 1) > 0.05
     assert (word in ("SLOWER", "FAIL")) == (verdict == "worse" and is_large)
@@ -134,8 +137,8 @@ def test_speedups_of_other_batch_sizes_are_not_compared() -> None:
 
 @given(st.floats(0.1, 10), st.floats(0.1, 10))
 def test_speedup_never_fails_both_ways(first: float, second: float) -> None:
-    one, two = Side("one", (_row("m", speedup=first),)), Side("two", (_row("m", speedup=second),))
-    words = {_words("speedup", one, two)[0][1], _words("speedup", two, one)[0][1]}
+    one_side, other_side = Side("one", (_row("m", speedup=first),)), Side("two", (_row("m", speedup=second),))
+    words = {_words("speedup", one_side, other_side)[0][1], _words("speedup", other_side, one_side)[0][1]}
     assert words != {"SLOWER"}
 
 
@@ -168,9 +171,9 @@ def test_breaks_of_a_vanished_model_are_not_resolved() -> None:
 
 def test_rules_say_what_they_lack() -> None:
     bare = Side("a.csv", (_row("a"),))
-    said = {rule.name: rule.applies(bare, bare, RuleOptions()) for rule in RULES}
-    assert {name for name, lacks in said.items() if not lacks} == {"vanished", "missing-baseline"}
-    assert all("a.csv" in lacks or "no threshold" in lacks for lacks in said.values() if lacks)
+    lacks_by_rule = {rule.name: rule.applies(bare, bare, RuleOptions()) for rule in RULES}
+    assert {name for name, lacks in lacks_by_rule.items() if not lacks} == {"vanished", "missing-baseline"}
+    assert all("a.csv" in lacks or "no threshold" in lacks for lacks in lacks_by_rule.values() if lacks)
 
 
 def test_rules_are_found_by_name() -> None:

@@ -36,19 +36,19 @@ def _names(side: Side) -> list[str]:
 
 
 def test_one_configuration_goes_by_the_models_name() -> None:
-    one, two = pair(Side("a", (_row("m"), _row("n"))), Side("b", (_row("m", batch_size=32),)))
-    assert (_names(one), _names(two)) == (["m", "n"], ["m"])
+    first, two = pair(Side("a", (_row("m"), _row("n"))), Side("b", (_row("m", batch_size=32),)))
+    assert (_names(first), _names(two)) == (["m", "n"], ["m"])
 
 
 def test_configurations_are_told_apart_by_what_differs() -> None:
-    one, two = pair(Side("a", (_row("m"), _row("m", mode="training"))), Side("b", (_row("m", dynamic=True),)))
-    assert _names(one) == ["m (inference, static)", "m (training, static)"]
+    first, two = pair(Side("a", (_row("m"), _row("m", mode="training"))), Side("b", (_row("m", dynamic=True),)))
+    assert _names(first) == ["m (inference, static)", "m (training, static)"]
     assert _names(two) == ["m (inference, dynamic)"]
 
 
 def test_batch_sizes_tell_twins_apart_where_both_sides_say_them() -> None:
-    one, two = pair(Side("a", (_row("m"), _row("m", batch_size=32))), Side("b", (_row("m"),)))
-    assert (_names(one), _names(two)) == (["m (batch size 8)", "m (batch size 32)"], ["m (batch size 8)"])
+    first, two = pair(Side("a", (_row("m"), _row("m", batch_size=32))), Side("b", (_row("m"),)))
+    assert (_names(first), _names(two)) == (["m (batch size 8)", "m (batch size 32)"], ["m (batch size 8)"])
 
 
 def test_another_batch_size_is_said_of_one_model_while_batch_sizes_tell_another_apart() -> None:
@@ -96,8 +96,8 @@ def test_breaks_follow_their_models_name() -> None:
         RuleDistinct("x", rows[1].key, "why", 2),
         RuleDistinct("x", "filtered", "", 1),
     )
-    one, _two = pair(Side("a", rows, breaks=(*breaks, RuleDistinct("y", None, "", 1))), Side("b", rows))
-    assert [graph_break.model for graph_break in one.breaks or ()] == ["m (inference)", "m (training)", None]
+    first, _two = pair(Side("a", rows, breaks=(*breaks, RuleDistinct("y", None, "", 1))), Side("b", rows))
+    assert [graph_break.model for graph_break in first.breaks or ()] == ["m (inference)", "m (training)", None]
 
 
 def test_flaky_models_are_known_by_name_whatever_their_configuration() -> None:

@@ -75,8 +75,8 @@ def test_export_says_why_it_cannot_write(
     database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, sentence: str
 ) -> None:
     assert _export(database, tmp_path / output) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("compileboard: cannot write ") and sentence in said and said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("compileboard: cannot write ") and sentence in error and error.count("\n") == 1
 
 
 def test_export_keeps_the_old_file_when_it_fails(database: Path, tmp_path: Path, store: sqlite3.Connection) -> None:

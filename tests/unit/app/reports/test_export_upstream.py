@@ -8,7 +8,7 @@ import pytest
 
 from compileboard.app.cli.main import main
 from tests.unit.formats.files import MADE, RECORDED
-from tests.unit.pipeline.loading import one
+from tests.unit.pipeline.loading import query_value
 from tests.unit.pipeline.test_result_import import run_import
 
 
@@ -20,7 +20,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def export(database: Path, output: object, *more: str) -> int:
-    run_id = one(database, "select id from runs limit 1")
+    run_id = query_value(database, "select id from runs limit 1")
     options = ["--db", str(database), "--run", run_id, "--format", "upstream", "--output", str(output)]
     return main(["export", *options, *more])
 
@@ -56,7 +56,7 @@ def test_raw_timings_are_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "more", "said"),
+    ("output", "more", "message"),
     [
         ("-", [], "stdout cannot take"),
         ("x", ["--no-source"], "without --no-source"),
@@ -64,10 +64,10 @@ def test_raw_timings_are_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_folder_cannot_be_is_refused(
-    database: Path, capsys: pytest.CaptureFixture[str], output: str, more: list[str], said: str
+    database: Path, capsys: pytest.CaptureFixture[str], output: str, more: list[str], message: str
 ) -> None:
     assert export(database, output, *more) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_place_that_is_no_folder_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

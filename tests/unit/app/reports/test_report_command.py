@@ -61,7 +61,7 @@ def test_chosen_suites_days_and_formats_are_written_and_said(
 
 
 @pytest.mark.parametrize(
-    ("more", "code", "said"),
+    ("more", "code", "message"),
     [
         (["--suite", "odd"], 1, "there is no suite 'odd' in this database; known: "),
         (["--last", "36h"], 2, "reports are of whole days"),
@@ -69,10 +69,10 @@ def test_chosen_suites_days_and_formats_are_written_and_said(
     ],
 )
 def test_what_is_wrong_is_said_with_a_code(
-    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], code: int, said: str
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], code: int, message: str
 ) -> None:
     assert report(database, tmp_path / "r", *more) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_days_without_a_run_and_a_database_that_is_none_have_codes_of_their_own(
@@ -125,9 +125,9 @@ def test_two_at_once_leave_whole_files_and_nothing_else(database: Path, tmp_path
 
 
 def test_no_two_sets_have_one_name() -> None:
-    one = ModelSet("nightly", "inference", "float32", "cpu", None, "inductor", False, 1)
+    first = ModelSet("nightly", "inference", "float32", "cpu", None, "inductor", False, 1)
     two = ModelSet("nightly", "inference", None, "cpu", None, "inductor", True, 8)
     three = ModelSet("nightly-float32-static-1ranks", "inference", "float32", "cpu", None, "inductor", False, 1)
-    names = name_sets([one, two, three])
+    names = name_sets([first, two, three])
     assert names[:2] == ["nightly-float32-static-1ranks", "nightly-none-dynamic-8ranks"]
     assert len(set(names)) == 3

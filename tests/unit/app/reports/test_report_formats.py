@@ -35,8 +35,8 @@ def _get(client: FlaskClient, rest: str) -> str:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_report_is_saved_under_the_runs_name(client: FlaskClient, format: str) -> None:
     answer = client.get(f"/runs/{RUN}/report.{format}")
-    said = answer.headers["Content-Disposition"]
-    assert said.startswith("attachment; filename=train-") and said.endswith(f".{format}")
+    disposition = answer.headers["Content-Disposition"]
+    assert disposition.startswith("attachment; filename=train-") and disposition.endswith(f".{format}")
     assert answer.content_type == FORMATS[format]
 
 
@@ -104,11 +104,11 @@ def test_source_lines_are_left_out_on_request(client: FlaskClient, format: str) 
 
 
 def test_more_rows_than_a_page_come_whole(client: FlaskClient, store: sqlite3.Connection) -> None:
-    one = dict(store.execute("select * from graph_breaks").fetchone())
-    names = ", ".join(one)
+    row = dict(store.execute("select * from graph_breaks").fetchone())
+    names = ", ".join(row)
     for number in range(450):
-        values = one | {"id": 1000 + number, "sequence": 1000 + number}
-        store.execute(f"insert into graph_breaks ({names}) values ({', '.join(f':{name}' for name in one)})", values)
+        values = row | {"id": 1000 + number, "sequence": 1000 + number}
+        store.execute(f"insert into graph_breaks ({names}) values ({', '.join(f':{name}' for name in row)})", values)
     assert len(json.loads(_get(client, "json"))["graph_breaks"]) == 451
     assert _get(client, "csv?table=graph_breaks").count("\r\n") == 452
 

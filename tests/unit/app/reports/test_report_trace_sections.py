@@ -38,8 +38,8 @@ def _ids(page: str) -> list[str]:
 
 def test_html_has_a_section_of_what_there_is(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
     page = explored_client.get(f"/runs/{_find(explored_reader, 'zoo_recompiles')}/report.html").text
-    found = _ids(page)
-    assert set(SECTIONS) <= set(found) and "divergence" not in found and "texts" not in found
+    ids = _ids(page)
+    assert set(SECTIONS) <= set(ids) and "divergence" not in ids and "texts" not in ids
     toc = page[page.index('class="report__toc"') : page.index("</nav>")]
     assert [link for link in re.findall(r'href="#([\w-]+)"', toc) if f'id="{link}"' not in page] == []
     assert "style=" not in page[page.index("<main") : page.index("</main>")]
@@ -59,8 +59,8 @@ def test_a_plain_runs_report_has_none_of_it(client: FlaskClient, store: sqlite3.
 def test_the_ranks_sentence_leads(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
     run = _find(explored_reader, "train_ddp")
     page, text = (explored_client.get(f"/runs/{run}/report.{format}").text for format in ("html", "md"))
-    for said in (page, text):
-        assert "Rank 1 compiled" in said and "compiled nothing more after" in said
+    for rendering in (page, text):
+        assert "Rank 1 compiled" in rendering and "compiled nothing more after" in rendering
     assert _ids(page)[:3] == ["what-to-do", "divergence", "ranks"]
     assert "### Ranks" in text and "because" in text
 

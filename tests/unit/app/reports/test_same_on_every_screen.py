@@ -46,9 +46,9 @@ def add_causes(store: sqlite3.Connection, count: int) -> None:
 def get(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     def answer(path: str, now_us: int = START_US) -> str:
         monkeypatch.setattr(time, "time_ns", lambda: now_us * 1000)
-        found = client.get(path)
-        assert found.status_code == 200, found.text
-        return found.text
+        response = client.get(path)
+        assert response.status_code == 200, response.text
+        return response.text
 
     return answer
 
@@ -135,9 +135,9 @@ def test_lines_with_shape_guards_are_told_alike(get: Callable[..., str], store: 
     add_observed_run(store, compile_count=1)
     key = add_compile(store, 0, add_function(store))
     for number, (file, source_line) in enumerate((("train.py", "if x.size(0) > 3:"), ("<string>", None))):
-        place = {"file": file, "line": 3, "source_line": source_line, "expression": "s0 > 3", "detail": pack("{}")}
+        values = {"file": file, "line": 3, "source_line": source_line, "expression": "s0 > 3", "detail": pack("{}")}
         ids = {"run_id": RUN, "process_id": PROCESS, "sequence": 10 + number, "compile_key": key, "compile_id": "0/0"}
-        insert(store, "symbols", kind="guarded", symbol="s0", time_us=START_US, **ids, **place)
+        insert(store, "symbols", kind="guarded", symbol="s0", time_us=START_US, **ids, **values)
     for path in (f"/runs/{RUN}/shapes", f"/runs/{RUN}/report.html"):
         text = get(path)
         table = text[text.index("Lines by shape guards</caption>") :]

@@ -67,8 +67,8 @@ def test_serve_stops_cleanly(database: Path, stop: signal.Signals, code: int) ->
 def test_a_port_in_use_is_one_sentence_and_makes_nothing(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
-        said = _refused(tmp_path / "new.db", "--port", str(port))
-    assert f"port {port} on 127.0.0.1 is in use by another program" in said
+        reported = _refused(tmp_path / "new.db", "--port", str(port))
+    assert f"port {port} on 127.0.0.1 is in use by another program" in reported
     assert not (tmp_path / "new.db").exists()
 
 
@@ -97,8 +97,8 @@ def test_an_address_that_others_reach_needs_names_and_says_what_is_open(tmp_path
 
 
 def test_a_bad_variable_is_named(tmp_path: Path) -> None:
-    said = _refused(tmp_path / "new.db", COMPILEBOARD_THREADS="x")
-    assert "COMPILEBOARD_THREADS is 'x'" in said
+    reported = _refused(tmp_path / "new.db", COMPILEBOARD_THREADS="x")
+    assert "COMPILEBOARD_THREADS is 'x'" in reported
 
 
 @pytest.mark.parametrize(("version", "sentence"), [(99, "Upgrade CompileBoard"), (0, "Run `compileboard migrate --db")])
@@ -117,19 +117,19 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path)
     assert file.read_text() == "my notes\n"
 
 
-def test_serve_picks_up_what_no_recorder_finished(place: Workplace) -> None:
-    place.lossy = True  # the line that the kill cut in two is one
-    started = place.start(PROGRAMS / "spooling.py", 0, 0.01, start_new_session=True)
+def test_serve_picks_up_what_no_recorder_finished(workplace: Workplace) -> None:
+    workplace.lossy = True  # the line that the kill cut in two is one
+    started = workplace.start(PROGRAMS / "spooling.py", 0, 0.01, start_new_session=True)
     assert started.stdout is not None
     program = int(started.stdout.readline())
     os.killpg(started.pid, signal.SIGKILL)
     wait_for(lambda: not running(program))
     started.communicate(timeout=20)
-    with serving(place.database) as server:
+    with serving(workplace.database) as server:
         assert "of 1 run that no recorder had finished" in server.output
-        assert place.only_run()["state"] == "interrupted"
-        assert place.only_run()["id"] in _get(f"{server.address}/runs")
-    assert not place.spools
+        assert workplace.only_run()["state"] == "interrupted"
+        assert workplace.only_run()["id"] in _get(f"{server.address}/runs")
+    assert not workplace.spools
 
 
 def test_serve_indexes_what_is_not_indexed_in_the_background(database: Path) -> None:

@@ -119,8 +119,8 @@ def test_limit_of_pages_keeps_the_important_and_says_what_is_beyond(
     export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert export("--pages", "12") == 0
-    said = capsys.readouterr().err
-    assert "pages beyond --pages" in said and "compiles: " in said and ".show" not in said
+    output = capsys.readouterr().err
+    assert "pages beyond --pages" in output and "compiles: " in output and ".show" not in output
     assert _assert_links_lead_to_files(tmp_path / "site") > 10
     assert "beyond the limit of pages" in (tmp_path / "site" / "copy" / "index.html").read_text()
     assert (tmp_path / "site" / "runs" / "index.html").is_file()

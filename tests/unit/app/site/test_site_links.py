@@ -26,9 +26,9 @@ def addresses(draw: st.DrawFn) -> str:
 @given(st.lists(addresses(), max_size=12))
 @example(["/models/ResNet", "/models/resnet", "/models/RESNET", "/models/resnet?a=1", "/models/resnet/a-1"])
 @example(["/models/index.html", "/models", "/models/a/index.html", "/models/a"])
-def test_no_two_addresses_share_a_file_or_stand_in_each_others_way(found: list[str]) -> None:
-    names = {address: name_file(address).lower() for address in found}
-    assert len(set(names.values())) == len(set(found))
+def test_no_two_addresses_share_a_file_or_stand_in_each_others_way(addresses: list[str]) -> None:
+    names = {address: name_file(address).lower() for address in addresses}
+    assert len(set(names.values())) == len(set(addresses))
     folders = {str(posixpath.dirname(name)) for name in names.values()}
     assert not folders & set(names.values())
 

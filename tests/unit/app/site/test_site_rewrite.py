@@ -86,8 +86,11 @@ def test_points_of_charts_lead_to_files() -> None:
     data = {"customdata": ["/runs/A?tab=breaks", "/etc/passwd"], "runs": ["A", "B"], "text": '</script>"/runs"'}
     body = json.dumps(data).replace("<", "\\u003c").replace("&", "\\u0026")
     made = _rewrite(f'<script type="application/json" id="d">{body}</script></body>')
-    (found,) = re.findall(r'id="site-files">(.*?)</script>', made)
-    assert json.loads(found) == {"/runs/A": "index.html", "/runs/A?tab=breaks": json.loads(found)["/runs/A?tab=breaks"]}
+    (matches,) = re.findall(r'id="site-files">(.*?)</script>', made)
+    assert json.loads(matches) == {
+        "/runs/A": "index.html",
+        "/runs/A?tab=breaks": json.loads(matches)["/runs/A?tab=breaks"],
+    }
     assert body in made
 
 

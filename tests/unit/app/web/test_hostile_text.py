@@ -60,8 +60,8 @@ def test_a_page_shows_hostile_text_as_text(client: FlaskClient, address: str) ->
     page = client.get(address).text
     seen = _Seen(page)
     assert [tag for tag, _ in seen.tags if tag in ("img", "iframe", "object")] == []
-    assert [name for _, found in seen.tags for name in found if name.startswith("on")] == []
-    links = [found[name] or "" for _, found in seen.tags for name in ("href", "src") if name in found]
+    assert [name for _, attributes in seen.tags for name in attributes if name.startswith("on")] == []
+    links = [attributes[name] or "" for _, attributes in seen.tags for name in ("href", "src") if name in attributes]
     assert [link for link in links if re.match(r"\s*(javascript|https?://evil)", link)] == []
     assert "<script>alert" not in page
     assert "script&gt;49" not in page, "a template ran what it was given"
@@ -70,10 +70,10 @@ def test_a_page_shows_hostile_text_as_text(client: FlaskClient, address: str) ->
 @pytest.mark.parametrize("address", [address for address in PAGES if RUN in address and "delete" not in address])
 def test_a_page_has_no_script_but_its_own(client: FlaskClient, address: str) -> None:
     scripts = re.findall(r"<script([^>]*)>(.*?)</script>", client.get(address).text, re.S)
-    inline = [text for found, text in scripts if "src=" not in found and "application/json" not in found]
+    inline = [text for attributes, text in scripts if "src=" not in attributes and "application/json" not in attributes]
     assert not [text for text in inline if "alert(1)" in text]
-    for found, text in scripts:
-        if "application/json" in found:
+    for attributes, text in scripts:
+        if "application/json" in attributes:
             assert not set("<>&\u2028\u2029") & set(text)
             assert json.loads(text)["data"]
 

@@ -36,8 +36,8 @@ def _name(path: Path) -> str:
 def test_template_keeps_the_house_rules(path: Path) -> None:
     text = path.read_text()
     if "reports" not in path.parts:  # a report is one file that opens offline: it carries its style and script
-        found = [why for pattern, why in FORBIDDEN.items() if re.search(pattern, text)]
-        assert found == []
+        offences = [why for pattern, why in FORBIDDEN.items() if re.search(pattern, text)]
+        assert offences == []
 
 
 def test_no_line_of_a_template_is_stuffed() -> None:

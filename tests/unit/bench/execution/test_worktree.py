@@ -18,7 +18,7 @@ from tests.tools.repository import git
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Give a checkout whose file differs from its first commit, with a change of its own on top."""
+    """Make a checkout whose file differs from its first commit, with a change of its own on top."""
     folder = tmp_path / "repository"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
@@ -75,6 +75,6 @@ def test_pythonpath_leads_into_the_worktree(repository: Path, tmp_path: Path, mo
     monkeypatch.setattr("sys.path", [str(repository / "src"), str(venv / "lib"), "/usr/lib/python3"])
     monkeypatch.setattr("sys.prefix", str(venv))
     given = {"PYTHONPATH": f"{repository}{os.pathsep}/elsewhere", "HOME": "/home/me"}
-    found = relocate_environment(given, repository, tree, tmp_path / "own")
-    assert found["PYTHONPATH"].split(os.pathsep) == [str(tree), "/elsewhere", str(tree / "src")]
-    assert found["HOME"] == "/home/me"
+    environment = relocate_environment(given, repository, tree, tmp_path / "own")
+    assert environment["PYTHONPATH"].split(os.pathsep) == [str(tree), "/elsewhere", str(tree / "src")]
+    assert environment["HOME"] == "/home/me"

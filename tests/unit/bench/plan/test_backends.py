@@ -8,13 +8,13 @@ from compileboard.collectors.bench.plan import preflight
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [("inducter", "torch has no such backend; it has inductor"), ("mine", "it has eager, inductor, tvm")],
 )
-def test_a_backend_that_torch_lacks_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
+def test_a_backend_that_torch_lacks_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
     listed = ["eager", "inductor", "tvm", "relu_runtime_error_TESTING_ONLY"]
     monkeypatch.setattr(preflight, "list_backends", lambda: listed)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         preflight.check_backend(name)
     preflight.check_backend("tvm")
 

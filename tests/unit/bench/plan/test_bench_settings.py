@@ -136,15 +136,15 @@ def test_the_command_line_fills_the_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--freezing", "--training"], "--freezing inlines"),
         (["--mode", "x", "--backend", "eager"], "--mode is"),
         (["--device", "cuda", "--mode", "max-autotune", "--disable-cudagraphs"], "says itself"),
     ],
 )
-def test_what_cannot_go_together_is_said(words: list[str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_go_together_is_said(words: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         settings_of(parse(*words), {})
 
 

@@ -115,8 +115,8 @@ def test_nothing_known_means_nothing_special() -> None:
         False,
         False,
     )
-    said = NOTHING.flaky, NOTHING.accuracy_skip, NOTHING.eager_differs, NOTHING.no_optimizer
-    assert said == (None, None, None, None)
+    facts = NOTHING.flaky, NOTHING.accuracy_skip, NOTHING.eager_differs, NOTHING.no_optimizer
+    assert facts == (None, None, None, None)
     assert (NOTHING.skip_reason(device="cpu"), NOTHING.loss_divisor) == (None, 1.0)
 
 

@@ -13,8 +13,8 @@ def refs(*names: str, suite: str = "s") -> list[ModelRef]:
     return [ModelRef(suite, name, "m:f") for name in names]
 
 
-def names(found: list[ModelRef]) -> list[str]:
-    return [ref.name for ref in found]
+def names(chosen: list[ModelRef]) -> list[str]:
+    return [ref.name for ref in chosen]
 
 
 MODELS = refs("resnet50", "BertForMaskedLM", "resnet18", "vgg16")
@@ -46,8 +46,8 @@ def test_only_is_exact_and_overrules_the_rest() -> None:
 
 
 def test_only_finds_the_model_of_every_chosen_suite() -> None:
-    found = select([*refs("resnet18", suite="timm"), *refs("resnet18", suite="torchvision")], only="resnet18")
-    assert [ref.suite for ref in found] == ["timm", "torchvision"]
+    selected = select([*refs("resnet18", suite="timm"), *refs("resnet18", suite="torchvision")], only="resnet18")
+    assert [ref.suite for ref in selected] == ["timm", "torchvision"]
 
 
 @given(st.lists(st.text(min_size=1), max_size=40, unique=True), st.integers(1, 15))

@@ -9,13 +9,13 @@ from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.contract.events import BenchMeasured
 
 
-def result(model: str, experiment: str, **said: Any) -> BenchMeasured:
+def result(model: str, experiment: str, **changes: Any) -> BenchMeasured:
     return BenchMeasured(
-        process_id="p", sequence=0, time_us=0, suite="local", model=model, experiment=experiment, **said
+        process_id="p", sequence=0, time_us=0, suite="local", model=model, experiment=experiment, **changes
     )
 
 
-def found(count: int) -> list[BenchBreak]:
+def make_breaks(count: int) -> list[BenchBreak]:
     return [BenchBreak("GB0059", f"reason {i}\nmore of it", "nets.py", i + 1, 2, ("Net",)) for i in range(count)]
 
 
@@ -37,13 +37,13 @@ def test_each_experiment_is_summed_up_by_itself() -> None:
 
 
 def test_breaks_are_a_short_list_unless_they_are_asked_for() -> None:
-    short = format_breaks(found(12), explain=False)
+    short = format_breaks(make_breaks(12), explain=False)
     assert short[1] == "distinct graph breaks: 12" and short[-1] == "  and 2 more, which --explain lists"
     assert short[2:4] == ["  GB0059 reason 0", "    nets.py:1, 2 times in Net"], "one line of a reason"
-    assert len(format_breaks(found(12), explain=True)) == 2 + 2 * 12
+    assert len(format_breaks(make_breaks(12), explain=True)) == 2 + 2 * 12
     assert format_breaks([], explain=True) == []
 
 
 def test_a_break_of_an_unknown_place_in_several_models_is_said() -> None:
-    [_, _, reason, place] = format_breaks([BenchBreak(None, "why", None, None, 3, ("A", "B"))], explain=False)
-    assert (reason, place) == ("  why", "    no place recorded, 3 times in 2 models: A, B")
+    [_, _, reason, location] = format_breaks([BenchBreak(None, "why", None, None, 3, ("A", "B"))], explain=False)
+    assert (reason, location) == ("  why", "    no place recorded, 3 times in 2 models: A, B")

@@ -44,10 +44,10 @@ def test_listing_imports_neither_torch_nor_a_library() -> None:
 
 
 def test_missing_names_what_is_absent_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(name: str) -> Any:
+    def find_spec(name: str) -> Any:
         return None if name == "timm" else object()
 
-    monkeypatch.setattr(importlib.util, "find_spec", found)
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     assert suites.missing("timm") == "timm is not installed: pip install torch timm"
     assert suites.missing("torchvision") is None
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -12,7 +12,7 @@ MARK = "open({!r}, 'w').close()\n"  # running the file would leave this
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("class Net: ...\nclass Big: ...", "has no class 'Nett'; its classes are Net, Big"),
         ("x = 1", "its classes are none"),
@@ -20,9 +20,9 @@ MARK = "open({!r}, 'w').close()\n"  # running the file would leave this
         ("\0", "cannot be imported: "),
     ],
 )
-def test_what_is_not_there_is_said_and_the_file_is_not_run(tmp_path: Path, body: str, said: str) -> None:
+def test_what_is_not_there_is_said_and_the_file_is_not_run(tmp_path: Path, body: str, message: str) -> None:
     (tmp_path / "nets.py").write_text(MARK.format(str(tmp_path / "ran")) + body)
-    with pytest.raises(OnlyError, match=said):
+    with pytest.raises(OnlyError, match=message):
         parse_only(f"path:{tmp_path / 'nets.py'},class:Nett")
     assert not (tmp_path / "ran").exists()
 

@@ -59,7 +59,7 @@ def test_a_path_comes_back_with_whatever_it_holds(path: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("klass:Net", "there is no file in it; expected path:/abs/file.py,class:Name"),
         ("path:nets.py,class:Net", "is not an absolute path, and must be: dynamo may change the current working"),
@@ -72,14 +72,14 @@ def test_a_path_comes_back_with_whatever_it_holds(path: str, kind: str) -> None:
         ("path:/no/\0.py,class:Net", "expected a Python file"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_words(text: str, said: str) -> None:
+def test_what_cannot_be_read_is_refused_in_words(text: str, message: str) -> None:
     with pytest.raises(OnlyError) as refused:
         parse_only(text)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("x = 1\n1 / 0", ["cannot be imported: ZeroDivisionError: division by zero", "line 2"]),
         ("def broken(:", ["cannot be imported: SyntaxError", "line 1"]),
@@ -93,11 +93,11 @@ def test_what_cannot_be_read_is_refused_in_words(text: str, said: str) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_asked_says_why(tmp_path: Path, body: str, said: list[str]) -> None:
+def test_a_file_that_cannot_be_asked_says_why(tmp_path: Path, body: str, message: list[str]) -> None:
     (tmp_path / "nets.py").write_text(body)
     with pytest.raises(OnlyError) as refused:
         parse_only(f"path:{tmp_path / 'nets.py'}")
-    assert all(words in str(refused.value) for words in said), str(refused.value)
+    assert all(words in str(refused.value) for words in message), str(refused.value)
     assert "user_list.py" not in str(refused.value)
 
 
@@ -120,5 +120,5 @@ def test_a_name_that_is_not_marked_is_answered_with_those_that_are(file: Path) -
 
 
 def test_asking_a_file_imports_nothing_here(file: Path) -> None:
-    found: list[ModelRef] = parse_only(f"path:{file}")
-    assert len(found) == 2 and "beside" not in sys.modules and str(file.parent) not in sys.path
+    refs: list[ModelRef] = parse_only(f"path:{file}")
+    assert len(refs) == 2 and "beside" not in sys.modules and str(file.parent) not in sys.path

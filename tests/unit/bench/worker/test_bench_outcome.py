@@ -38,8 +38,8 @@ def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(tm
 def test_a_result_that_was_said_with_an_odd_value_loses_that_value_only(tmp_path: Path) -> None:
     event = BenchMeasured("b", 2, 1, "local", "Net", "performance", values={"speedup": 2.0})
     odd = replace(event, batch_size=[1], values={"speedup": 2.0, "ms": "x"}, dynamic=None)  # type: ignore[arg-type]
-    for one in (odd, replace(event, sequence=2**64), replace(event, suite=None)):  # type: ignore[arg-type]
-        append_event(tmp_path, one)
+    for odd_event in (odd, replace(event, sequence=2**64), replace(event, suite=None)):  # type: ignore[arg-type]
+        append_event(tmp_path, odd_event)
     reader, rejects = SpoolReader(tmp_path), []
     reader.reject = lambda _name, kind, line, _what: rejects.append((kind, line))  # type: ignore[method-assign]
     assert list(read_journal(reader)) == [event]
@@ -72,7 +72,7 @@ def test_bench_fails_only_where_every_model_failed(statuses: str, code: int) -> 
     results = [
         BenchMeasured("b", n, 1, "s", "m", "performance", status=part) for n, part in enumerate(statuses.split())
     ]
-    said: list[str] = []
+    lines: list[str] = []
     arguments = argparse.Namespace(db="t.db", explain=False)
-    assert finish(BenchReport("RUN", results, trouble="away"), arguments, said.append) == code
-    assert said[-1].startswith(f"not recorded yet: {len(results)} result{'' if len(results) == 1 else 's'}; ")
+    assert finish(BenchReport("RUN", results, trouble="away"), arguments, lines.append) == code
+    assert lines[-1].startswith(f"not recorded yet: {len(results)} result{'' if len(results) == 1 else 's'}; ")

@@ -16,17 +16,17 @@ PAIRS = st.lists(st.tuples(TIMES, TIMES), min_size=5, max_size=40)
 
 
 def test_a_speedup_is_the_ratio_of_the_medians() -> None:
-    found = speedup_of([4.0, 2.0, 3.0], [1.0, 2.0, 1.5])
-    assert found.value == 2.0
-    assert (found.low, found.high) == (None, None), "three repeats tell no interval"
+    speedup = speedup_of([4.0, 2.0, 3.0], [1.0, 2.0, 1.5])
+    assert speedup.value == 2.0
+    assert (speedup.low, speedup.high) == (None, None), "three repeats tell no interval"
 
 
 @given(PAIRS)
 def test_the_interval_holds_the_smallest_and_largest_ratio_at_most(pairs: list[tuple[float, float]]) -> None:
     eager, compiled = zip(*pairs, strict=True)
-    found = speedup_of(eager, compiled)
-    assert found.low is not None and found.high is not None
-    assert min(eager) / max(compiled) <= found.low <= found.high <= max(eager) / min(compiled)
+    speedup = speedup_of(eager, compiled)
+    assert speedup.low is not None and speedup.high is not None
+    assert min(eager) / max(compiled) <= speedup.low <= speedup.high <= max(eager) / min(compiled)
 
 
 @given(PAIRS, st.floats(min_value=0.01, max_value=100))
@@ -41,9 +41,9 @@ def test_ninety_five_of_a_hundred_intervals_hold_the_true_speedup() -> None:
     for _ in range(100):
         eager = [draw.gauss(2.0, 0.06) for _ in range(30)]
         compiled = [draw.gauss(1.0, 0.03) for _ in range(30)]
-        found = speedup_of(eager, compiled)
-        assert found.low is not None and found.high is not None
-        held += found.low <= 2.0 <= found.high
+        speedup = speedup_of(eager, compiled)
+        assert speedup.low is not None and speedup.high is not None
+        held += speedup.low <= 2.0 <= speedup.high
     assert held >= 90
 
 

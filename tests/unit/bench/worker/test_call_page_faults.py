@@ -19,8 +19,8 @@ def touch_pages() -> None:
     with mmap.mmap(-1, PAGES * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         with contextlib.suppress(OSError):  # a kernel without huge pages
             memory.madvise(mmap.MADV_NOHUGEPAGE)
-        for place in range(0, len(memory), mmap.PAGESIZE):
-            memory[place] = 1
+        for position in range(0, len(memory), mmap.PAGESIZE):
+            memory[position] = 1
 
 
 @pytest.mark.parametrize("all_threads", [False, True])

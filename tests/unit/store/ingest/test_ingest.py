@@ -77,22 +77,22 @@ def test_batches_of_any_size_give_the_same_totals(store: sqlite3.Connection, tmp
     Ingestor(store).ingest("R", events)
     with closing(open_writer(tmp_path / "other.db")) as other:
         migrate_connection(other)
-        place = 0
-        while place < len(events):
+        position = 0
+        while position < len(events):
             size = dice.choice([1, 2, 5, 40])
-            Ingestor(other).ingest("R", events[place : place + size])  # a new recorder each time
-            place += size
+            Ingestor(other).ingest("R", events[position : position + size])  # a new recorder each time
+            position += size
         assert totals(other) == totals(store)
         assert counts(other) == counts(store)
 
 
 def test_processes_shuffled_into_each_other_give_the_same_totals(store: sqlite3.Connection, tmp_path: Path) -> None:
-    one, dice = recorded_events(), random.Random(3)
-    two = [replace(event, process_id="second") for event in one]
-    Ingestor(store).ingest("R", one + two)
+    first, dice = recorded_events(), random.Random(3)
+    two = [replace(event, process_id="second") for event in first]
+    Ingestor(store).ingest("R", first + two)
     with closing(open_writer(tmp_path / "other.db")) as other:
         migrate_connection(other)
-        ingestor, queues = Ingestor(other), [list(one), list(two)]
+        ingestor, queues = Ingestor(other), [list(first), list(two)]
         while any(queues):
             queue = dice.choice([queue for queue in queues if queue])
             ingestor.ingest("R", [queue.pop(0) for _ in range(min(len(queue), dice.randint(1, 60)))])
@@ -155,7 +155,7 @@ def late(events: list[Event], *, traced: bool) -> list[Event]:
                 seen.clear()
             seen.add(event.compile_id)
         stretches[-1].append(replace(event, process_id=f"{event.process_id}-{len(stretches)}"))
-    kept: list[Event] = []
+    later_events: list[Event] = []
     for stretch in stretches:
         hidden = {event.frame_id for event in stretch if isinstance(event, Recompiled)}
         for event in stretch:
@@ -163,8 +163,8 @@ def late(events: list[Event], *, traced: bool) -> list[Event]:
                 hidden.discard(event.frame_id)
             unseen = isinstance(event, FrameContext) and event.frame_id in hidden
             if not unseen and (traced or not isinstance(event, CompileStarted)):
-                kept.append(event)
-    return kept
+                later_events.append(event)
+    return later_events
 
 
 def cause_ids(store: sqlite3.Connection, run_id: str) -> set[int]:
@@ -176,10 +176,10 @@ def cause_ids(store: sqlite3.Connection, run_id: str) -> set[int]:
 @pytest.mark.parametrize("traced", [True, False])
 def test_a_recompile_whose_first_compile_was_not_recorded(store: sqlite3.Connection, traced: bool, size: int) -> None:
     events = late(recorded_events(), traced=traced)
-    for place in range(0, len(events), size):
-        Ingestor(store).ingest("late", events[place : place + size])
-    one = "select count(*) from recompiles where function_id is null"
-    assert store.execute(one).fetchone()[0] == 0
+    for position in range(0, len(events), size):
+        Ingestor(store).ingest("late", events[position : position + size])
+    unnamed = "select count(*) from recompiles where function_id is null"
+    assert store.execute(unnamed).fetchone()[0] == 0
     check_roll_ups(store)
     missing = "select count(*) from recompile_causes where function_id is null"
     assert store.execute(missing).fetchone()[0] == 0, "nothing is left of the causes without a function"
@@ -202,8 +202,8 @@ def test_a_batch_that_breaks_off_leaves_nothing(store: sqlite3.Connection) -> No
         ingestor.ingest("R", breaking())
     assert sum(counts(store).values()) == 0
     ingestor.ingest("R", recorded_events())
-    kept = {(event.process_id, event.sequence) for event in recorded_events() if type(event) not in HELD_WHOLE}
-    assert counts(store)["events"] == len(kept)
+    identities = {(event.process_id, event.sequence) for event in recorded_events() if type(event) not in HELD_WHOLE}
+    assert counts(store)["events"] == len(identities)
 
 
 def test_a_deleted_run_stays_deleted_and_its_texts_go_with_it(store: sqlite3.Connection) -> None:
@@ -277,8 +277,8 @@ def test_losses_keep_the_largest_count_of_each_reason(store: sqlite3.Connection)
 
 
 def test_a_process_that_says_twice_who_it_is_is_one(store: sqlite3.Connection) -> None:
-    said = [ProcessStarted("p", sequence, 1, run_id="R", pid=1) for sequence in (0, 7)]
-    Ingestor(store).ingest("R", said)
+    starts = [ProcessStarted("p", sequence, 1, run_id="R", pid=1) for sequence in (0, 7)]
+    Ingestor(store).ingest("R", starts)
     assert totals(store)["process_count"] == 1
 
 

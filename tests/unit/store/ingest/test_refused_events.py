@@ -74,16 +74,16 @@ def contents(store: sqlite3.Connection) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda event: type(event).__name__)
 def test_an_odd_event_costs_nothing_but_itself(tmp_path: Path, odd: Event) -> None:
-    events, found = [RunStarted("R", 0, 1, "R", "r"), SPAN, *decoded(LOG), replace(SPAN, phase="E", at_us=9)], []
+    events, stored = [RunStarted("R", 0, 1, "R", "r"), SPAN, *decoded(LOG), replace(SPAN, phase="E", at_us=9)], []
     for name, batch in (("with", [*events[:200], odd, *events[200:]]), ("without", events)):
         with closing(open_writer(tmp_path / f"{name}.db")) as store:
             migrate_connection(store)
             result = Ingestor(store).ingest("R", batch, now_us=5)
-            found.append(contents(store))
+            stored.append(contents(store))
             assert [refused_event.event for refused_event in result.refused] == ([odd] if name == "with" else [])
-    assert found[0]["spans"] and found[0]["artifacts"]
-    assert {name for name in found[0] if len(found[0][name]) != len(found[1][name])} == set()
-    assert found[0]["run_totals"] == found[1]["run_totals"] and found[0]["compiles"] == found[1]["compiles"]
+    assert stored[0]["spans"] and stored[0]["artifacts"]
+    assert {name for name in stored[0] if len(stored[0][name]) != len(stored[1][name])} == set()
+    assert stored[0]["run_totals"] == stored[1]["run_totals"] and stored[0]["compiles"] == stored[1]["compiles"]
 
 
 def test_a_batch_of_nothing_but_odd_events_is_recorded(store: sqlite3.Connection) -> None:

@@ -40,7 +40,7 @@ def test_exclusive_times_add_up_to_the_outermost_spans(store: sqlite3.Connection
 
 
 def test_the_step_sums_older_spans_as_ingest_sums_new_ones(store: sqlite3.Connection) -> None:
-    kept = [tuple(row) for row in store.execute(TOTALS)]
+    totals = [tuple(row) for row in store.execute(TOTALS)]
     fill = [
         sql for sql in split_statements(SCHEMA_3.read_text()) if "insert into span_totals" in sql or "update " in sql
     ]
@@ -50,5 +50,5 @@ def test_the_step_sums_older_spans_as_ingest_sums_new_ones(store: sqlite3.Connec
         store.execute(sql)
     summed = [tuple(row) for row in store.execute(TOTALS)]
     store.execute("rollback")
-    assert summed == kept
-    assert len(kept) > 50
+    assert summed == totals
+    assert len(totals) > 50

@@ -34,14 +34,14 @@ def read_kept(store: sqlite3.Connection) -> list[dict[str, object]]:
 
 def test_the_kept_numbers_are_those_of_the_rows_by_every_definition(store: sqlite3.Connection) -> None:
     bench_suite(store)
-    found = store.execute(f"select {COLUMNS} from results x join series s on s.id = x.series_id")
-    rows = [result for result in merge_results(read_measured(found)) if result.run_id == RUNS[0]]
-    kept = {row["definition"]: row for row in read_kept(store) if row["run_id"] == RUNS[0]}
+    cursor = store.execute(f"select {COLUMNS} from results x join series s on s.id = x.series_id")
+    rows = [result for result in merge_results(read_measured(cursor)) if result.run_id == RUNS[0]]
+    summaries = {row["definition"]: row for row in read_kept(store) if row["run_id"] == RUNS[0]}
     for name, definition in DEFINITIONS.items():
         summary = summarize(rows, definition)
         for number in NUMBERS:
-            assert kept[name][number] == getattr(summary, number), number
-    assert (kept["hud"]["total_count"], kept["hud"]["failed_count"]) == (11, 3)
+            assert summaries[name][number] == getattr(summary, number), number
+    assert (summaries["hud"]["total_count"], summaries["hud"]["failed_count"]) == (11, 3)
 
 
 def test_a_wrong_answer_counts_as_failed_and_not_as_measured(store: sqlite3.Connection) -> None:
@@ -70,11 +70,11 @@ def test_what_is_no_headline_result_makes_no_summary(store: sqlite3.Connection) 
 
 def test_a_database_of_before_gets_the_same(store: sqlite3.Connection) -> None:
     bench_suite(store)
-    kept = read_kept(store)
+    summaries = read_kept(store)
     store.execute("delete from run_summaries")
     grow_summaries(store)
-    assert len(kept) == 9
-    assert read_kept(store) == kept
+    assert len(summaries) == 9
+    assert read_kept(store) == summaries
 
 
 @settings(max_examples=20)
@@ -82,7 +82,9 @@ def test_a_database_of_before_gets_the_same(store: sqlite3.Connection) -> None:
 def test_the_order_of_the_results_does_not_matter(store: sqlite3.Connection, order: list[BenchMeasured]) -> None:
     store.execute("delete from runs")
     add_results(store, "RUN", *order)
-    found = {(row["backend"], row["definition"]): (row["total_count"], row["passed_count"]) for row in read_kept(store)}
-    assert found["inductor", "hud"] == (2, 1)
-    assert found["eager", "hud"] == (1, 1)
-    assert found["inductor", "summarize_perf"] == (2, None)
+    counts = {
+        (row["backend"], row["definition"]): (row["total_count"], row["passed_count"]) for row in read_kept(store)
+    }
+    assert counts["inductor", "hud"] == (2, 1)
+    assert counts["eager", "hud"] == (1, 1)
+    assert counts["inductor", "summarize_perf"] == (2, None)

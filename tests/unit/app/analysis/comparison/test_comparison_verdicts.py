@@ -18,25 +18,31 @@ def sped(speedup: float, low: float, high: float) -> ModelResult:
     return entry(values={"speedup": speedup}, interval=(low, high))
 
 
-def known(found: MetricDelta | None) -> MetricDelta:
-    assert found is not None
-    return found
+def known(delta: MetricDelta | None) -> MetricDelta:
+    assert delta is not None
+    return delta
 
 
 def test_intervals_that_lie_apart_say_so_and_how_far() -> None:
-    found = known(judge(SPEEDUP, sped(2.0, 1.6, 2.5), sped(4.0, 3.0, 8.0)))
-    assert (found.metric, found.base, found.new, found.change, found.word) == (SPEEDUP, 2.0, 4.0, 1.0, "better")
-    assert found.reason == "1.600 to 2.500 and 3.000 to 8.000 lie apart"
-    assert found.ratio_interval == (3.0 / 2.5, 8.0 / 1.6)
+    verdict = known(judge(SPEEDUP, sped(2.0, 1.6, 2.5), sped(4.0, 3.0, 8.0)))
+    assert (verdict.metric, verdict.base, verdict.new, verdict.change, verdict.word) == (
+        SPEEDUP,
+        2.0,
+        4.0,
+        1.0,
+        "better",
+    )
+    assert verdict.reason == "1.600 to 2.500 and 3.000 to 8.000 lie apart"
+    assert verdict.ratio_interval == (3.0 / 2.5, 8.0 / 1.6)
 
 
 @pytest.mark.parametrize(
-    ("base", "new", "said"),
+    ("base", "new", "message"),
     [((1.0, 2.0), (2.0, 3.0), "overlap"), ((2.0, 3.0), (1.0, 2.0), "overlap"), ((2.1, 3.0), (1.0, 2.0), "lie apart"),
      ((1.0, 2.0), (1.5, 3.0), "overlap")],
 )  # fmt: skip
-def test_intervals_that_touch_overlap(base: tuple[float, float], new: tuple[float, float], said: str) -> None:
-    assert known(judge(SPEEDUP, sped(1.5, *base), sped(2.5, *new))).reason.endswith(said)
+def test_intervals_that_touch_overlap(base: tuple[float, float], new: tuple[float, float], message: str) -> None:
+    assert known(judge(SPEEDUP, sped(1.5, *base), sped(2.5, *new))).reason.endswith(message)
 
 
 @pytest.mark.parametrize("low", [0.0, -0.5])
@@ -51,7 +57,7 @@ def test_an_interval_of_one_side_alone_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "new", "verdict", "change", "said"),
+    ("base", "new", "verdict", "change", "message"),
     [
         (100.0, 104.9, "noise", 0.049, THRESHOLD),
         (100.0, 105.1, "worse", 0.051, THRESHOLD),
@@ -67,24 +73,29 @@ def test_an_interval_of_one_side_alone_is_none() -> None:
     ],
 )
 def test_bare_numbers_are_judged_by_the_threshold(
-    base: float, new: float, verdict: str, change: float | None, said: str
+    base: float, new: float, verdict: str, change: float | None, message: str
 ) -> None:
-    for found in (
+    for actual in (
         judge_values(LATENCY, base, new),
         known(judge(LATENCY, *(entry(values={LATENCY.name: value}) for value in (base, new)))),
     ):
-        assert found.change == (None if change is None else pytest.approx(change))
-        assert (found.metric, found.base, found.new, found.word) == (LATENCY, base, new, verdict)
-        assert (found.method, found.reason, found.p_value, found.ratio_interval) == ("threshold", said, None, None)
+        assert actual.change == (None if change is None else pytest.approx(change))
+        assert (actual.metric, actual.base, actual.new, actual.word) == (LATENCY, base, new, verdict)
+        assert (actual.method, actual.reason, actual.p_value, actual.ratio_interval) == (
+            "threshold",
+            message,
+            None,
+            None,
+        )
 
 
 @pytest.mark.parametrize(
     ("base", "new", "verdict", "change"), [(0, 1, "worse", None), (2, 1, "better", -0.5), (4, 4, "same", 0.0)]
 )
 def test_a_count_is_never_noise(base: int, new: int, verdict: str, change: float | None) -> None:
-    found = judge_values(BREAKS, base, new)
-    assert (found.metric, found.base, found.new) == (BREAKS, base, new)
-    assert (found.word, found.method, found.change, found.reason) == (verdict, "count", change, "")
+    actual = judge_values(BREAKS, base, new)
+    assert (actual.metric, actual.base, actual.new) == (BREAKS, base, new)
+    assert (actual.word, actual.method, actual.change, actual.reason) == (verdict, "count", change, "")
 
 
 def timed(latency: float, count: int, seed: int) -> ModelResult:
@@ -92,10 +103,10 @@ def timed(latency: float, count: int, seed: int) -> ModelResult:
 
 
 def test_repeats_say_how_many_and_how_likely() -> None:
-    found = known(judge(LATENCY, timed(10.0, 30, 1), timed(12.5, 20, 2)))
-    assert (found.metric, found.base, found.new, found.change) == (LATENCY, 10.0, 12.5, 0.25)
-    assert found.p_value is not None and 0 < found.p_value < 1e-6
-    assert found.reason == f"p = {found.p_value:.2g} over 30 and 20 repeats"
+    verdict = known(judge(LATENCY, timed(10.0, 30, 1), timed(12.5, 20, 2)))
+    assert (verdict.metric, verdict.base, verdict.new, verdict.change) == (LATENCY, 10.0, 12.5, 0.25)
+    assert verdict.p_value is not None and 0 < verdict.p_value < 1e-6
+    assert verdict.reason == f"p = {verdict.p_value:.2g} over 30 and 20 repeats"
 
 
 def test_repeats_of_one_side_or_too_few_to_tell_are_not_asked() -> None:
@@ -110,8 +121,8 @@ def paired(speedup: float, eager: list[float], compiled: list[float]) -> ModelRe
 
 def test_a_speedups_repeats_are_pairs_of_both_and_none_where_they_are_no_pairs() -> None:
     slow, fast = paired(1.0, [2.0] * 20, [2.0] * 20), paired(4.0, [2.0] * 20, [0.5] * 20)
-    found = known(judge(SPEEDUP, slow, fast))
-    assert (found.method, found.word, found.change) == ("repeats", "better", 3.0)
+    verdict = known(judge(SPEEDUP, slow, fast))
+    assert (verdict.method, verdict.word, verdict.change) == ("repeats", "better", 3.0)
     for odd in (paired(4.0, [2.0] * 19, [0.5] * 20), paired(4.0, [2.0] * 20, [0.5] * 19 + [0.0]), paired(4.0, [], [])):
         assert known(judge(SPEEDUP, slow, odd)).method == "threshold"
 

@@ -20,7 +20,7 @@ from compileboard.collectors.store.rollups.results import ExperimentResult, Resu
 _NOTHING: dict[str, Any] = {field.name: None for field in fields(ExperimentResult)}
 
 
-def said(**changes: Any) -> ExperimentResult:
+def make_measured(**changes: Any) -> ExperimentResult:
     """Make what one experiment said of a model, with some of it changed."""
     known = {"id": 1, "run_id": "RUN", "suite": "builtin", "model": "mlp", "dynamic": False, "world_size": 1}
     more = {"status": "measured", "experiment": "performance", "time_us": 1, "batch_size": 8}
@@ -28,16 +28,18 @@ def said(**changes: Any) -> ExperimentResult:
 
 
 def test_the_leading_experiment_gives_the_batch_size_and_the_status() -> None:
-    performed = said(status="failed", reason="OOM", batch_size=64)
-    judged = said(id=2, experiment="accuracy", accuracy="pass", batch_size=4, graph_breaks=3)
+    performed = make_measured(status="failed", reason="OOM", batch_size=64)
+    judged = make_measured(id=2, experiment="accuracy", accuracy="pass", batch_size=4, graph_breaks=3)
     (row,) = merge_results([judged, performed])
     assert (row.id, row.batch_size, row.status, row.reason) == (1, 64, "failed", "OOM")
     assert (row.accuracy, row.graph_breaks, row.experiments) == ("pass", 3, ("performance", "accuracy"))
 
 
 def test_a_wrong_answer_fails_the_row_and_keeps_its_numbers() -> None:
-    timed = said(speedup=2.0, command="performance")
-    wrong = said(id=2, experiment="accuracy", status="failed", reason="fail_accuracy", accuracy="fail_accuracy")
+    timed = make_measured(speedup=2.0, command="performance")
+    wrong = make_measured(
+        id=2, experiment="accuracy", status="failed", reason="fail_accuracy", accuracy="fail_accuracy"
+    )
     (row,) = merge_results([timed, replace(wrong, command="accuracy", message="RMSE 0.5")])
     assert (row.status, row.reason, row.speedup) == ("failed", "fail_accuracy", 2.0)
     assert (row.command, row.message) == ("accuracy", "RMSE 0.5")
@@ -46,17 +48,24 @@ def test_a_wrong_answer_fails_the_row_and_keeps_its_numbers() -> None:
 
 
 def test_a_count_of_zero_is_a_count() -> None:
-    (row,) = merge_results([said(graph_breaks=0), said(id=2, experiment="accuracy", graph_breaks=5)])
+    (row,) = merge_results([make_measured(graph_breaks=0), make_measured(id=2, experiment="accuracy", graph_breaks=5)])
     assert row.graph_breaks == 0
 
 
 def test_experiments_without_performance_make_the_row_themselves() -> None:
-    (row,) = merge_results([said(experiment="coverage", calls_captured=4), said(id=2, experiment="accuracy")])
+    (row,) = merge_results(
+        [make_measured(experiment="coverage", calls_captured=4), make_measured(id=2, experiment="accuracy")]
+    )
     assert (row.id, row.experiments, row.calls_captured) == (2, ("accuracy", "coverage"), 4)
 
 
 def test_other_hardware_or_another_backend_is_another_model() -> None:
-    measured = [said(), said(id=2, hardware="H200"), said(id=3, backend="eager"), said(id=4, dynamic=True)]
+    measured = [
+        make_measured(),
+        make_measured(id=2, hardware="H200"),
+        make_measured(id=3, backend="eager"),
+        make_measured(id=4, dynamic=True),
+    ]
     assert len(merge_results(measured)) == 4
 
 
@@ -76,8 +85,8 @@ def test_each_status_has_its_words(changes: dict[str, Any], word: str, kind: str
 
 
 def row(**changes: Any) -> ResultRow:
-    (found,) = merge_results([said()])
-    return replace(found, **changes)
+    (merged,) = merge_results([make_measured()])
+    return replace(merged, **changes)
 
 
 def test_a_speedup_whose_interval_spans_one_is_no_clear_difference() -> None:
@@ -110,10 +119,10 @@ def test_what_has_no_value_comes_last_in_either_direction(order: str) -> None:
     counts = dict.fromkeys(("graph_breaks", "recompiles", "calls_captured"), 0)
     rows = [row(model="a"), row(model="b", **numbers, **counts), row(model="c", **numbers, **counts)]
     for end in ("", ".asc"):
-        found = [result.model for result in sort_results(rows, order + end)]
-        assert sorted(found) == ["a", "b", "c"]
+        actual = [result.model for result in sort_results(rows, order + end)]
+        assert sorted(actual) == ["a", "b", "c"]
         if order not in ("model", "status", "time"):
-            assert found == ["b", "c", "a"]
+            assert actual == ["b", "c", "a"]
 
 
 def test_a_page_is_cut_and_a_bad_order_refused() -> None:

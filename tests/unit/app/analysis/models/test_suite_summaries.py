@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.store.rollups.results import ResultRow, merge_results
 from compileboard.collectors.store.rollups.summaries import HUD, RUNNER, SUMMARIZE_PERF, geomean, summarize
-from tests.unit.app.analysis.models.test_result_table import said
+from tests.unit.app.analysis.models.test_result_table import make_measured
 
-ROW = merge_results([said()])[0]
+ROW = merge_results([make_measured()])[0]
 SPEEDS = (0.8, 1.0, 1.5, 2.0)
 
 
@@ -44,21 +44,23 @@ def test_hud_counts_what_passes_and_has_a_speedup_of_all() -> None:
         {"accuracy": "eager_variation", "speedup": 1.0},
         {"accuracy": None, "speedup": None, "status": "not_run"},
     )
-    found = summarize([*SUITE, *more], HUD)
-    assert (found.passed_count, found.total_count, found.speedup_count) == (6, 9, 5)
-    assert found.pass_ratio == pytest.approx(6 / 9)
+    summary = summarize([*SUITE, *more], HUD)
+    assert (summary.passed_count, summary.total_count, summary.speedup_count) == (6, 9, 5)
+    assert summary.pass_ratio == pytest.approx(6 / 9)
 
 
 def test_hud_leaves_zeros_out_of_every_mean_but_that_of_peak_memory() -> None:
     more = rows({"accuracy": "pass", "speedup": 1.0, "compilation_latency_s": 0.0, "dynamo_peak_mem_gb": 0.0})
-    found = summarize([*SUITE, *more], HUD)
-    assert found.compilation_latency_s == pytest.approx(13.25)
-    assert found.dynamo_peak_mem_gb == pytest.approx(0.8)
+    summary = summarize([*SUITE, *more], HUD)
+    assert summary.compilation_latency_s == pytest.approx(13.25)
+    assert summary.dynamo_peak_mem_gb == pytest.approx(0.8)
 
 
 def test_what_nobody_measured_is_none_and_never_zero() -> None:
-    found = summarize(rows({"accuracy": None, "speedup": 1.5}), HUD)
-    assert (found.passed_count, found.pass_ratio, found.geomean_speedup, found.dynamo_peak_mem_gb) == (None,) * 4
+    summary = summarize(rows({"accuracy": None, "speedup": 1.5}), HUD)
+    assert (summary.passed_count, summary.pass_ratio, summary.geomean_speedup, summary.dynamo_peak_mem_gb) == (
+        None,
+    ) * 4
     assert summarize([], HUD).pass_ratio is None
 
 

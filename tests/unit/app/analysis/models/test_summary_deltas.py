@@ -24,17 +24,17 @@ def find(deltas: list[SummaryDelta], name: str) -> SummaryDelta:
 
 
 def make(model: int, speedup: float | None, **changes: Any) -> ResultRow:
-    said = {"model": f"m{model}", "speedup": speedup, "accuracy": "pass"}
-    return fill(ResultRow, vars(ROW) | said | changes)
+    values = {"model": f"m{model}", "speedup": speedup, "accuracy": "pass"}
+    return fill(ResultRow, vars(ROW) | values | changes)
 
 
-@given(speeds=SPEEDS, kept=st.integers(1, 40), definition=st.sampled_from([*DEFINITIONS.values()]))
-def test_dropping_models_from_one_side_changes_nothing(speeds: list[float], kept: int, definition: Any) -> None:
+@given(speeds=SPEEDS, count=st.integers(1, 40), definition=st.sampled_from([*DEFINITIONS.values()]))
+def test_dropping_models_from_one_side_changes_nothing(speeds: list[float], count: int, definition: Any) -> None:
     base = [make(number, speed) for number, speed in enumerate(speeds)]
-    delta = find(compare(base, base[:kept], definition), "geomean_speedup")
+    delta = find(compare(base, base[:count], definition), "geomean_speedup")
     assert delta.base == delta.new
-    assert delta.model_count == min(kept, len(base))
-    assert find(compare(base, base[:kept], HUD), "pass_ratio").text == "±0.0 points"
+    assert delta.model_count == min(count, len(base))
+    assert find(compare(base, base[:count], HUD), "pass_ratio").text == "±0.0 points"
 
 
 @given(speeds=SPEEDS, factor=st.floats(0.5, 2))
@@ -77,8 +77,8 @@ def test_counts_change_by_what_they_are_and_down_is_good() -> None:
 
 def test_a_small_change_of_a_speed_is_said_to_be_and_one_that_rounds_to_nothing_has_no_sign() -> None:
     speed = SUMMARY_BY_NAME["geomean_speedup"]
-    found = [SummaryDelta(speed, 2.0, new, 4) for new in (2.08, 1.8, 1.9999, 2.0)]
-    assert [(summary_delta.text, summary_delta.word) for summary_delta in found] == [
+    actual = [SummaryDelta(speed, 2.0, new, 4) for new in (2.08, 1.8, 1.9999, 2.0)]
+    assert [(summary_delta.text, summary_delta.word) for summary_delta in actual] == [
         ("+4.0 %", "within 5 %"),
         ("−10.0 %", "worse"),
         ("±0.0 %", "within 5 %"),

@@ -19,8 +19,8 @@ TIDY = LEVELS.map(lambda levels: [level + NOISE[i % 97] for length, level in lev
 ANY = st.one_of(VALUES, TIDY)
 
 
-def near(step: ChangePoint, place: int) -> bool:
-    return abs(step.index - place) <= 1 and step.low <= step.index <= step.high
+def near(step: ChangePoint, position: int) -> bool:
+    return abs(step.index - position) <= 1 and step.low <= step.index <= step.high
 
 
 @settings(max_examples=40)
@@ -62,7 +62,7 @@ def test_a_constant_series_has_no_steps(value: float, count: int) -> None:
 def test_missing_points_invent_nothing_and_hide_nothing(values: list[float], data: st.DataObject) -> None:
     gaps = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
     holed = [nan for value, gap in zip(values, gaps) for nan in [math.nan] * gap + [value]]
-    places = [place for place, value in enumerate(holed) if not math.isnan(value)]
+    places = [position for position, value in enumerate(holed) if not math.isnan(value)]
 
     steps, plain = detect_change_points(holed), detect_change_points(values)
 
@@ -124,10 +124,10 @@ def test_a_staircase_that_falls_at_once_takes_back_every_step() -> None:
     assert second.recovered_at is None  # it came from 110, and the series went to 100
 
 
-@pytest.mark.parametrize("place", [0, 1, 17, 38, 39])
-def test_a_spike_of_one_point_is_no_step(place: int) -> None:
+@pytest.mark.parametrize("position", [0, 1, 17, 38, 39])
+def test_a_spike_of_one_point_is_no_step(position: int) -> None:
     values = flat(40, 100.0)
-    values[place] *= 3
+    values[position] *= 3
 
     assert detect_change_points(values) == []
 
@@ -185,4 +185,4 @@ def test_flat_series_are_seldom_flagged() -> None:
 
 @pytest.mark.parametrize(("noise", "after", "reach"), [(0.01, 4, 0.95), (0.03, 6, 0.80)])
 def test_a_step_is_found_with_few_points_after(noise: float, after: int, reach: float) -> None:
-    assert share(make_stepped(noise=noise, after=after), 150, place=40 - after) >= reach
+    assert share(make_stepped(noise=noise, after=after), 150, position=40 - after) >= reach

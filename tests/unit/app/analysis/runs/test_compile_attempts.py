@@ -48,8 +48,8 @@ def test_the_filter_in_sql_says_what_the_words_say(recorded_reader: sqlite3.Conn
     for run in recorded_reader.execute("select id from runs").fetchall():
         rows = compiles.list_compiles(recorded_reader, run["id"], limit=1000).rows
         for ending in compiles.ENDINGS:
-            found = compiles.list_compiles(recorded_reader, run["id"], CompileFilter(ending=ending), limit=1000).rows
-            assert [compile_row.id for compile_row in found] == [row.id for row in rows if name_ending(row) == ending]
+            actual = compiles.list_compiles(recorded_reader, run["id"], CompileFilter(ending=ending), limit=1000).rows
+            assert [compile_row.id for compile_row in actual] == [row.id for row in rows if name_ending(row) == ending]
 
 
 def test_events_belong_to_the_attempt_of_the_artifacts_before_them() -> None:
@@ -121,7 +121,7 @@ def test_a_compile_leads_to_every_other_view_of_it(explored_client: FlaskClient,
     ).fetchone()[0]
     page = explored_client.get(f"/runs/{run_id}/compiles/{key}").text
     row = page.split('aria-label="This compile elsewhere"')[1].split("</nav>")[0]
-    places = dict(reversed(found) for found in re.findall(r'href="([^"]+)">([^<]+)<', row))
+    places = dict(reversed(link) for link in re.findall(r'href="([^"]+)">([^<]+)<', row))
     assert list(places) == ["On the timeline", "Guards as a tree", "What changed against 0/0", "Among all stacks"]
     for address in places.values():
         assert explored_client.get(address.replace("&amp;", "&")).status_code == 200, address

@@ -36,29 +36,29 @@ def _cause(cost_us: int, source: str | None = "x") -> RunCause:
 
 
 def test_diagnose_orders_by_compile_time() -> None:
-    found = rank_fixes(RunFacts(causes=[_cause(5_000)], breaks=[_break(9_000), _break(1_000, ("Do that",))]))
-    assert [(fix.kind, fix.cost_us) for fix in found] == [("break", 9_000), ("recompile", 5_000), ("break", 1_000)]
+    fixes = rank_fixes(RunFacts(causes=[_cause(5_000)], breaks=[_break(9_000), _break(1_000, ("Do that",))]))
+    assert [(fix.kind, fix.cost_us) for fix in fixes] == [("break", 9_000), ("recompile", 5_000), ("break", 1_000)]
     assert rank_fixes(RunFacts()) == []
 
 
 def test_diagnose_joins_what_one_fix_mends() -> None:
     other = replace(_break(1_000), function="g")
-    found = rank_fixes(RunFacts(compile_us=9_500, breaks=[_break(9_000), other], causes=[_cause(10), _cause(20)]))
-    assert [(fix.kind, fix.cost_us, fix.others) for fix in found] == [("break", 9_500, 1), ("recompile", 30, 0)]
-    assert found[0].number == "2 graph breaks, in compiles that took 9.50 ms"
+    fixes = rank_fixes(RunFacts(compile_us=9_500, breaks=[_break(9_000), other], causes=[_cause(10), _cause(20)]))
+    assert [(fix.kind, fix.cost_us, fix.others) for fix in fixes] == [("break", 9_500, 1), ("recompile", 30, 0)]
+    assert fixes[0].number == "2 graph breaks, in compiles that took 9.50 ms"
 
 
 def test_diagnose_puts_what_runs_eagerly_first() -> None:
     limit = LimitHit(1, "0/8", "p", None, "f", "a.py", 3, "tensor_size", "0/7", 0, None)
-    found = rank_fixes(RunFacts(causes=[_cause(10**9)], limit_hits=[limit]))
-    assert [fix.kind for fix in found] == ["limit", "recompile"]
-    assert "Tensor size of x" in found[0].fix
-    assert found[0].cost_us == 10**9
+    fixes = rank_fixes(RunFacts(causes=[_cause(10**9)], limit_hits=[limit]))
+    assert [fix.kind for fix in fixes] == ["limit", "recompile"]
+    assert "Tensor size of x" in fixes[0].fix
+    assert fixes[0].cost_us == 10**9
 
 
 def test_diagnose_takes_a_hint_that_says_what_to_do() -> None:
-    found = rank_fixes(RunFacts(breaks=[_break(1, ("This graph break is fundamental - it is", "Use torch.cond"))]))
-    assert found[0].fix == "Use torch.cond"
+    fixes = rank_fixes(RunFacts(breaks=[_break(1, ("This graph break is fundamental - it is", "Use torch.cond"))]))
+    assert fixes[0].fix == "Use torch.cond"
     eager = rank_fixes(RunFacts(breaks=[_break(1, outcomes={"skipped": 1})]))
     assert (eager[0].severity, eager[0].title) == ("bad", "Graph break: Type (1 frame left to run eagerly)")
 
@@ -66,10 +66,10 @@ def test_diagnose_takes_a_hint_that_says_what_to_do() -> None:
 def test_diagnose_names_caches_that_are_off_or_bypassed() -> None:
     changed = [{"inductor": {"fx_graph_cache": {"value": False, "default": True}}}]
     bypass = CacheResult("aot_autograd", "bypass", "custom op", 3, None, None)
-    found = rank_fixes(RunFacts(changed=changed, cacheable_us=2_000_000, caches=[bypass]))
-    assert [fix.title for fix in found] == ["Caches are disabled", "AOTAutograd cache bypassed"]
-    assert "inductor.fx_graph_cache = False" in found[0].fix
-    assert found[1].number == "3 graphs"
+    fixes = rank_fixes(RunFacts(changed=changed, cacheable_us=2_000_000, caches=[bypass]))
+    assert [fix.title for fix in fixes] == ["Caches are disabled", "AOTAutograd cache bypassed"]
+    assert "inductor.fx_graph_cache = False" in fixes[0].fix
+    assert fixes[1].number == "3 graphs"
 
 
 def test_shares_fill_the_bar_and_leave_out_what_took_no_time() -> None:
@@ -82,8 +82,10 @@ def test_shares_fill_the_bar_and_leave_out_what_took_no_time() -> None:
 
 
 def test_list_changes_counts_the_processes_that_have_one() -> None:
-    one = {"dynamo": {"verbose": {"value": True, "default": False}}}
-    changes = list_changes([("a", one), ("b", one), ("c", {"dynamo": {"verbose": {"value": "", "default": False}}})])
+    verbose = {"dynamo": {"verbose": {"value": True, "default": False}}}
+    changes = list_changes(
+        [("a", verbose), ("b", verbose), ("c", {"dynamo": {"verbose": {"value": "", "default": False}}})]
+    )
     assert [(change.name, change.value, change.default, change.process_count) for change in changes] == [
         ("verbose", '""', "False", 1),
         ("verbose", "True", "False", 2),
@@ -91,16 +93,16 @@ def test_list_changes_counts_the_processes_that_have_one() -> None:
 
 
 def test_compare_texts_lists_what_is_not_the_same_everywhere() -> None:
-    found = compare_texts([("h1", {"a": 1, "b": 2}), ("h2", {"a": 1, "b": 3, "c": None})])
-    assert [(difference.name, difference.values) for difference in found] == [
+    differences = compare_texts([("h1", {"a": 1, "b": 2}), ("h2", {"a": 1, "b": 3, "c": None})])
+    assert [(difference.name, difference.values) for difference in differences] == [
         ("b", (("2", "h1"), ("3", "h2"))),
         ("c", (("not there", "h1"), ("None", "h2"))),
     ]
 
 
 def test_shorten_steps_keeps_both_ends() -> None:
-    kept, left_out = shorten_steps(list(range(100)), 40)  # type: ignore[arg-type]
-    assert (kept[:10], kept[-1], left_out) == (list(range(10)), 99, 60)
+    shown, left_out = shorten_steps(list(range(100)), 40)  # type: ignore[arg-type]
+    assert (shown[:10], shown[-1], left_out) == (list(range(10)), 99, 60)
     assert shorten_steps([], 40) == ([], 0)
 
 
@@ -117,7 +119,7 @@ def test_words_say_what_was_lost_and_never_claim_more_than_was_reported() -> Non
     assert describe_losses({}, True, False, True).word == "nothing lost so far"
     assert describe_losses(None, False, False, True).word == "losses not recorded"
     assert describe_losses(None, True, True, False).word == "losses not recorded"
-    assert [is_capable(said) for said in ("ok", "ok (beside another reader)", "okra", "no tap")] == [
+    assert [is_capable(capability) for capability in ("ok", "ok (beside another reader)", "okra", "no tap")] == [
         True,
         True,
         False,

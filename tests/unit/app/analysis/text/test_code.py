@@ -77,12 +77,12 @@ def test_highlight_keeps_recorded_artifacts(name: str) -> None:
 
 def test_highlight_finds_the_comments_that_python_finds() -> None:
     text = artifacts()["inductor_output_code"]
-    found = [
+    pythons = [
         token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.COMMENT
     ]
     ours = _spans("inductor_output_code", "python", "c")
-    assert len(found) > 100
-    assert [span for span in ours if span in set(found)] == found
+    assert len(pythons) > 100
+    assert [span for span in ours if span in set(pythons)] == pythons
 
 
 def test_a_kernel_in_a_string_is_read_as_code() -> None:
@@ -155,8 +155,8 @@ def test_the_box_has_a_link_a_line(shared_app: Flask) -> None:
 def test_colours_of_code_can_be_read(side: int) -> None:
     """WCAG 2 AA: 4.5 to 1 for text, on every ground that code stands on."""
     css = (ROOT / "static/css/tokens.css").read_text()
-    found = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", css)
-    tokens = {name: values[side] for name, *values in found}
+    matches = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", css)
+    tokens = {name: values[side] for name, *values in matches}
     inks = [token for token in tokens if token.startswith("code-")] + ["ink-soft"]
     pairs = [
         *product(inks, ("card", "accent-soft")),
@@ -166,8 +166,8 @@ def test_colours_of_code_can_be_read(side: int) -> None:
     assert {pair for pair in pairs if _contrast(tokens[pair[0]], tokens[pair[1]]) < 4.5} == set()
 
 
-def _contrast(one: str, other: str) -> float:
-    low, high = sorted((_luminance(one), _luminance(other)))
+def _contrast(first: str, other: str) -> float:
+    low, high = sorted((_luminance(first), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 

@@ -24,9 +24,9 @@ def test_a_chain_that_was_measured_in_any_order_comes_back_in_its_own(data: st.D
     times = data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
     measured = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
     seen = {f"c{n}": at for at, n in enumerate(data.draw(st.permutations(measured)))}
-    found = order_commits(seen, make_chain(count, times))
-    assert sorted(found.positions, key=found.positions.__getitem__) == [f"c{n}" for n in measured]
-    assert (found.unknown, found.histories) == (frozenset(), 1)
+    order = order_commits(seen, make_chain(count, times))
+    assert sorted(order.positions, key=order.positions.__getitem__) == [f"c{n}" for n in measured]
+    assert (order.unknown, order.histories) == (frozenset(), 1)
 
 
 HASHES = st.sampled_from("abcdefgh")
@@ -39,11 +39,11 @@ HASHES = st.sampled_from("abcdefgh")
 def test_no_commit_is_lost_in_broken_chains_and_circles(
     seen: dict[str, int], parents: dict[str, tuple[str | None, int]]
 ) -> None:
-    found = order_commits(seen, parents)
-    assert sorted(found.positions.values()) == list(range(len(seen)))
-    assert found.unknown == set(seen) - set(parents)
+    order = order_commits(seen, parents)
+    assert sorted(order.positions.values()) == list(range(len(seen)))
+    assert order.unknown == set(seen) - set(parents)
     backwards = order_commits(dict(reversed(seen.items())), dict(reversed(parents.items())))
-    assert found == backwards, "the order in which things come does not matter"
+    assert order == backwards, "the order in which things come does not matter"
 
 
 @given(seen=st.dictionaries(HASHES, st.integers(0, 9)))
@@ -64,8 +64,8 @@ def test_branches_of_one_fork_stand_beside_each_other_by_time() -> None:
 
 def test_a_gap_between_two_runs_is_counted_and_the_commits_times_bridge_it() -> None:
     parents = make_chain(3, [0, 10, 20], "a") | {"b0": ("never told", 30), "b1": ("b0", 40)}
-    found = order_commits({"b1": 1, "a2": 2, "a1": 3, "nobody's": 4}, parents)
-    assert (found.histories, found.unknown) == (2, {"nobody's"})
+    order = order_commits({"b1": 1, "a2": 2, "a1": 3, "nobody's": 4}, parents)
+    assert (order.histories, order.unknown) == (2, {"nobody's"})
     assert sort({"b1": 1, "a2": 2, "a1": 3}, parents) == ["a1", "a2", "b1"]
 
 

@@ -35,11 +35,11 @@ def test_the_order_of_the_input_does_not_matter(order: list[TrendRun], axis: str
 @given(count=st.integers(0, 40), most=st.integers(1, 12), hours=st.integers(1, 60))
 def test_thinning_keeps_real_runs_the_newest_among_them_and_says_so(count: int, most: int, hours: int) -> None:
     runs = make_runs(count, hours * DAY_US // 24)
-    kept, said = thin(runs, most)
-    assert len(kept) <= max(most, 0)
-    assert set(kept) <= set(runs)
-    assert (said is None) == (count <= most)
-    assert not runs or kept[-1] == runs[-1]
+    thinned, note = thin(runs, most)
+    assert len(thinned) <= max(most, 0)
+    assert set(thinned) <= set(runs)
+    assert (note is None) == (count <= most)
+    assert not runs or thinned[-1] == runs[-1]
 
 
 def test_versions_of_torch_are_in_the_order_of_their_release() -> None:

@@ -17,8 +17,8 @@ def _run(reader: sqlite3.Connection, name: str = "zoo_recompiles") -> str:
 
 
 def _key(reader: sqlite3.Connection, run_id: str, compile_id: str) -> int:
-    found = reader.execute("select id from compiles where run_id = ? and compile_id = ?", (run_id, compile_id))
-    return int(found.fetchone()[0])
+    cursor = reader.execute("select id from compiles where run_id = ? and compile_id = ?", (run_id, compile_id))
+    return int(cursor.fetchone()[0])
 
 
 def _add(store: sqlite3.Connection, run_id: str, **values: object) -> int:
@@ -51,19 +51,19 @@ def test_filters_take_name_and_part_of_a_title(explored_reader: sqlite3.Connecti
     assert len(code) >= 3 and {row.name for row in code} == {"inductor_output_code"}
     title = code[0].title or ""
     assert title.endswith(".py")
-    found = list_artifacts(explored_reader, run_id, ArtifactFilter(text=title[5:20].upper())).rows
-    assert [row.id for row in found] == [row.id for row in code if row.title == title]
+    actual = list_artifacts(explored_reader, run_id, ArtifactFilter(text=title[5:20].upper())).rows
+    assert [row.id for row in actual] == [row.id for row in code if row.title == title]
     assert artifacts.count_names(explored_reader, run_id)["inductor_output_code"] == len(code)
 
 
 def test_text_is_what_torch_wrote(explored_reader: sqlite3.Connection) -> None:
     run_id = _run(explored_reader)
     first = artifacts.list_named(explored_reader, _key(explored_reader, run_id, "0/0"), "dynamo_output_graph")[0]
-    found = artifacts.get_artifact(explored_reader, run_id, first.id)
-    assert found is not None and found.text is not None
-    assert found.text.startswith("class GraphModule(torch.nn.Module):")
-    assert len(found.text.encode()) == found.size_bytes
-    assert found.metadata["sizes"]["l_x_"] == [4, 32]
+    artifact = artifacts.get_artifact(explored_reader, run_id, first.id)
+    assert artifact is not None and artifact.text is not None
+    assert artifact.text.startswith("class GraphModule(torch.nn.Module):")
+    assert len(artifact.text.encode()) == artifact.size_bytes
+    assert artifact.metadata["sizes"]["l_x_"] == [4, 32]
     assert artifacts.get_artifact(explored_reader, _run(explored_reader, "zoo_graph_breaks"), first.id) is None
 
 
@@ -104,6 +104,6 @@ def test_a_damaged_payload_is_said_not_raised(store: sqlite3.Connection) -> None
     add_run(store, "R")
     body = pack("a text" * 50, primed=False)[:-9]
     payload = insert(store, "payloads", digest=b"0" * 16, size_bytes=300, body=body)
-    found = artifacts.get_artifact(store, "R", _add(store, "R", payload_id=payload))
-    assert found is not None and found.text is None
-    assert "damaged" in (found.unreadable or "")
+    artifact = artifacts.get_artifact(store, "R", _add(store, "R", payload_id=payload))
+    assert artifact is not None and artifact.text is None
+    assert "damaged" in (artifact.unreadable or "")

@@ -28,20 +28,20 @@ def test_get_run_has_tags_facts_and_totals(reader: sqlite3.Connection) -> None:
 
 def test_list_compiles_pages_through_every_compile_in_every_order(reader: sqlite3.Connection) -> None:
     for sort in [*compiles.ORDERS, *(f"{order}.asc" for order in compiles.ORDERS)]:
-        found: list[int] = []
+        ids: list[int] = []
         cursor = None
         while True:
             page = compiles.list_compiles(reader, RUN, sort=sort, cursor=cursor, limit=1)
-            found += [row.id for row in page.rows]
+            ids += [row.id for row in page.rows]
             cursor = page.next
             if cursor is None:
                 break
-        assert len(found) == len(set(found)) == 4, sort
+        assert len(ids) == len(set(ids)) == 4, sort
 
 
 def test_list_compiles_filters(reader: sqlite3.Connection) -> None:
-    def names(**wanted: object) -> list[str]:
-        wanted_filter = compiles.CompileFilter(**wanted)  # type: ignore[arg-type]
+    def names(**options: object) -> list[str]:
+        wanted_filter = compiles.CompileFilter(**options)  # type: ignore[arg-type]
         assert compiles.count_compiles(reader, RUN, wanted_filter) == len(
             compiles.list_compiles(reader, RUN, wanted_filter).rows
         )
@@ -89,9 +89,9 @@ def test_a_compile_has_its_start_and_its_chain(reader: sqlite3.Connection) -> No
 
 
 def test_graph_breaks_one_by_one_and_distinct_agree(reader: sqlite3.Connection) -> None:
-    one = graph_breaks.list_graph_breaks(reader, RUN).rows[0]
-    assert (one.gb_id, one.hints, one.outcome) == ("GB0059", (f"Avoid {MARKUP}",), "resumed")
-    assert one.compile_us == 300_000
+    graph_break = graph_breaks.list_graph_breaks(reader, RUN).rows[0]
+    assert (graph_break.gb_id, graph_break.hints, graph_break.outcome) == ("GB0059", (f"Avoid {MARKUP}",), "resumed")
+    assert graph_break.compile_us == 300_000
     distinct = graph_breaks.list_distinct_breaks(reader, RUN).rows[0]
     assert (distinct.break_count, distinct.outcomes, distinct.compile_us) == (1, {"resumed": 1}, 300_000)
     assert graph_breaks.list_graph_breaks(reader, RUN, distinct_id=distinct.distinct_id + 1).rows == ()
@@ -134,8 +134,8 @@ def test_configuration_texts_belong_to_their_run(reader: sqlite3.Connection) -> 
 
 def test_a_damaged_event_shows_what_the_columns_have(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     store.execute("update events set body = x'02ff' where kind = 'graph_broke'")
-    one = graph_breaks.list_graph_breaks(reader, RUN).rows[0]
-    assert (one.gb_id, one.text, one.stack) == ("GB0059", "", ())
+    graph_break = graph_breaks.list_graph_breaks(reader, RUN).rows[0]
+    assert (graph_break.gb_id, graph_break.text, graph_break.stack) == ("GB0059", "", ())
 
 
 def _plan(reader: sqlite3.Connection, sql: str) -> list[str]:

@@ -23,8 +23,8 @@ def run(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_deleted_run_is_on_no_page_and_comes_back_from_activity(client: FlaskClient) -> None:
     assert client.post("/runs/R1/delete").status_code == 303
     assert "R1" not in client.get("/runs").text
-    gone = client.get("/runs/R1")
-    assert (gone.status_code, "can be restored" in gone.text) == (404, True)
+    response = client.get("/runs/R1")
+    assert (response.status_code, "can be restored" in response.text) == (404, True)
     page = client.get("/activity").text
     assert "my &lt;b&gt;run" in page and "/runs/R1/restore" in page
     assert client.post("/runs/R1/restore").headers["Location"] == "/runs/R1"

@@ -63,8 +63,8 @@ def test_wrappers_that_torch_wrote_are_used_for_single_graphs_only(store: sqlite
             (RUN, "b" * 32, sequence, key, name),
         )
     store.execute("commit")
-    one, other = build_aot(store, RUN).graphs
-    assert "AOTDedupeWrapper" in one.wrappers
+    first, other = build_aot(store, RUN).graphs
+    assert "AOTDedupeWrapper" in first.wrappers
     assert "AOTDedupeWrapper" not in other.wrappers
     store.execute("begin immediate")
     store.execute("update aot_graphs set compile_key = ?", (key,))
@@ -78,7 +78,7 @@ def test_page_shows_each_graph_with_cost_and_what_to_do(explored_client: FlaskCl
     run_id = _run(explored_reader, "zoo_recompiles")
     page = explored_client.get(f"/runs/{run_id}/aot").text
     numbers = [row.id for row in list_aot_graphs(explored_reader, run_id).rows]
-    assert [int(found) for found in re.findall(r'<tr id="graph-(\d+)"', page)] == numbers
+    assert [int(actual) for actual in re.findall(r'<tr id="graph-(\d+)"', page)] == numbers
     assert page.count("How to avoid it") >= len(numbers)
     linked = re.findall(r'href="([^"]+)#graph-(\d+)"', page)
     assert linked

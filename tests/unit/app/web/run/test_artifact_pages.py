@@ -121,9 +121,9 @@ def test_diff_says_what_changed_and_swaps(explored_client: FlaskClient, explored
 )
 def test_a_bad_comparison_is_refused(explored_client: FlaskClient, explored_reader, query: str, status: int) -> None:
     given = query.format(a=_one(explored_reader, "0/0"))
-    for place in ("", "/api/v1"):
-        if "against" not in query or not place:
-            answer = explored_client.get(f"{place}/runs/{_run(explored_reader)}/artifacts/diff?{given}")
+    for position in ("", "/api/v1"):
+        if "against" not in query or not position:
+            answer = explored_client.get(f"{position}/runs/{_run(explored_reader)}/artifacts/diff?{given}")
             assert answer.status_code == status, answer.text
 
 
@@ -177,9 +177,9 @@ def test_any_text_can_be_shown(text: str, name: str, encoding: str) -> None:
 
 def test_api_counts_what_the_page_counts(explored_client: FlaskClient, explored_reader) -> None:
     run_id, a, b = _run(explored_reader), _one(explored_reader, "0/0"), _one(explored_reader, "0/1")
-    found = explored_client.get(f"/api/v1/runs/{run_id}/artifacts/diff?a={a}&b={b}&context=1&ignore=addresses").json
-    changed = [row for row in found["data"]["rows"] if row["kind"] == "changed"]
-    assert len(changed) == found["data"]["changed_count"] == 4
+    json = explored_client.get(f"/api/v1/runs/{run_id}/artifacts/diff?a={a}&b={b}&context=1&ignore=addresses").json
+    changed = [row for row in json["data"]["rows"] if row["kind"] == "changed"]
+    assert len(changed) == json["data"]["changed_count"] == 4
     assert "f32[4, 32]" in changed[0]["left_text"] and "f32[8, 32]" in changed[0]["right_text"]
-    assert any(row["kind"] == "fold" and row["count"] > 1 for row in found["data"]["rows"])
+    assert any(row["kind"] == "fold" and row["count"] > 1 for row in json["data"]["rows"])
     assert explored_client.get(f"/api/v1/runs/{run_id}/artifacts/{a}").json["data"]["text"].startswith("class Graph")

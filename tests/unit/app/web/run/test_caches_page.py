@@ -25,12 +25,12 @@ from tests.unit.app.traced import RUN, record_traced_run
 
 
 def _misses(reader: sqlite3.Connection, cache: str = "fx_graph") -> list[tuple[str, int, str]]:
-    found = reader.execute(
+    cursor = reader.execute(
         "select run_id, id, compile_id from cache_lookups where cache = ? and result = 'miss' and run_id = "
         "(select id from runs where name = 'zoo_recompiles') order by time_us, id",
         (cache,),
     )
-    return [tuple(row) for row in found]
+    return [tuple(row) for row in cursor]
 
 
 def _key(parts: dict[str, str]) -> str:
@@ -60,15 +60,15 @@ def test_the_first_miss_has_nothing_before_it(explored_client: FlaskClient, expl
 
 
 def test_the_nearest_of_several_is_the_latest_of_equals() -> None:
-    wanted = _key({"gm": "a", "x": "b", "y": "c"})
+    expected = _key({"gm": "a", "x": "b", "y": "c"})
     keys = [{"gm": "z"}, {"gm": "a", "x": "q", "y": "c"}, {"gm": "a"}, {"gm": "a", "x": "r", "y": "c"}]
     earlier = [(n, _key(key), True) for n, key in enumerate(keys)]
     damaged = [(4, "not json", True), (5, "[1]", True), (6, '{"components": [[], 7]}', True)]
-    components = parse_components(wanted) or []
-    found = find_nearest(components, wanted, [*earlier, *damaged])
-    assert found is not None
-    assert found[0] == 3
-    assert found[1] == compare_keys(components, parse_components(earlier[3][1]) or [])
+    components = parse_components(expected) or []
+    nearest = find_nearest(components, expected, [*earlier, *damaged])
+    assert nearest is not None
+    assert nearest[0] == 3
+    assert nearest[1] == compare_keys(components, parse_components(earlier[3][1]) or [])
     assert find_nearest([], "{}", earlier) is None
 
 
@@ -78,36 +78,36 @@ def test_the_key_of_another_model_is_not_comparable(explored_reader: sqlite3.Con
     sql += " and r.name = ? and x.result = 'miss' order by x.id"
     texts = {}
     for name in ("zoo_graph_breaks", "zoo_recompiles"):
-        found = (get_lookup(explored_reader, *row) for row in explored_reader.execute(sql, (cache, name)))
-        texts[name] = [lookup.text for lookup in found if lookup is not None and lookup.text is not None]
-    wanted, variant = texts["zoo_recompiles"][:2]
+        lookups = (get_lookup(explored_reader, *row) for row in explored_reader.execute(sql, (cache, name)))
+        texts[name] = [lookup.text for lookup in lookups if lookup is not None and lookup.text is not None]
+    expected, variant = texts["zoo_recompiles"][:2]
     others = [
         ("other", graph_break, True) for graph_break in texts["zoo_graph_breaks"]
     ]  # each is "forward" of models.py
-    components = parse_components(wanted) or []
-    assert others and find_nearest(components, wanted, others) is None
-    nearest = find_nearest(components, wanted, [("variant", variant, True), *others])
+    components = parse_components(expected) or []
+    assert others and find_nearest(components, expected, others) is None
+    nearest = find_nearest(components, expected, [("variant", variant, True), *others])
     assert nearest is not None and nearest[0] == "variant"
 
 
 def test_a_graph_is_comparable_in_any_function_and_a_wrapper_alone_is_not() -> None:
-    wanted = _key({"gm": "a", "x": "b"})
-    components = parse_components(wanted) or []
+    expected = _key({"gm": "a", "x": "b"})
+    components = parse_components(expected) or []
     same, other = _key({"gm": "a", "x": "c"}), _key({"gm": "d", "x": "b"})
-    assert find_nearest(components, wanted, [(1, same, False), (2, other, False)]) is not None
-    assert find_nearest(components, wanted, [(2, other, False)]) is None
+    assert find_nearest(components, expected, [(1, same, False), (2, other, False)]) is not None
+    assert find_nearest(components, expected, [(2, other, False)]) is None
 
 
 def test_likeness_is_the_share_of_calls() -> None:
-    one = "y = x.sin();  z = torch.add(y, 1)"
-    assert measure_likeness(one, "w = v.sin();  u = torch.add(w, 1)") == 1
-    assert measure_likeness(one, "y = x.sin();  z = torch.mul(y, 1);  a = z.cos()") == pytest.approx(1 / 3)
+    text = "y = x.sin();  z = torch.add(y, 1)"
+    assert measure_likeness(text, "w = v.sin();  u = torch.add(w, 1)") == 1
+    assert measure_likeness(text, "y = x.sin();  z = torch.mul(y, 1);  a = z.cos()") == pytest.approx(1 / 3)
     assert measure_likeness("", "") == 1
 
 
-@pytest.mark.parametrize("said", ["", "{", "[]", "7", '{"components": 3}', '{"components": {}}', '{"lines": null}'])
-def test_what_is_no_key_has_no_lines(said: str) -> None:
-    assert list(read_lines(said)) == []
+@pytest.mark.parametrize("message", ["", "{", "[]", "7", '{"components": 3}', '{"components": {}}', '{"lines": null}'])
+def test_what_is_no_key_has_no_lines(message: str) -> None:
+    assert list(read_lines(message)) == []
 
 
 def test_components_are_grouped_by_what_people_change() -> None:
@@ -165,8 +165,8 @@ def test_api_compares_misses_only_where_it_is_asked_to(explored_client: FlaskCli
     assert {lookup["differs"] for lookup in data["lookups"]} == {None}
     compared = explored_client.get(f"/api/v1/runs/{run_id}/caches?limit=1000&differs=yes").json["data"]["lookups"]
     assert any("shape [4, 32] → [8, 32]" in (lookup["differs"] or "") for lookup in compared)
-    one = explored_client.get(f"/api/v1/runs/{run_id}/caches/{number}").json["data"]
-    assert [component["name"] for component in one["changed"]] == ["example_inputs[2]"]
+    item = explored_client.get(f"/api/v1/runs/{run_id}/caches/{number}").json["data"]
+    assert [component["name"] for component in item["changed"]] == ["example_inputs[2]"]
 
 
 def test_a_miss_is_compared_with_earlier_runs_of_its_name(client: FlaskClient, store: sqlite3.Connection) -> None:

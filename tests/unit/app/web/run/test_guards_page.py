@@ -57,8 +57,8 @@ def test_advice_is_given_where_it_fits_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_branch_of_a_laid_out_tree_ends(name: str) -> None:
-    found = tree(name)
-    rows = list_rows(build_view(found, limit=12), number_nodes(found))
+    guard_tree = tree(name)
+    rows = list_rows(build_view(guard_tree, limit=12), number_nodes(guard_tree))
     assert [row.step for row in rows].count("branch") == [row.step for row in rows].count("end")
     open_branches = []
     for row in rows:
@@ -66,15 +66,15 @@ def test_every_branch_of_a_laid_out_tree_ends(name: str) -> None:
             open_branches.append(row.number)
         elif row.step == "end":
             assert open_branches.pop() == row.number
-    assert take_subtree(found, len(number_nodes(found))) is None
+    assert take_subtree(guard_tree, len(number_nodes(guard_tree))) is None
 
 
 def test_filter_keeps_what_matches_and_what_leads_there() -> None:
     whole = tree("broken")
-    found = filter_tree(whole, "PRINT")
-    kept = [node for _depth, node in walk(found) if is_check(node)]
-    assert 0 < len(kept) < sum(is_check(node) for _depth, node in walk(whole))
-    assert all("print" in repr(node).lower() for node in kept)
+    filtered = filter_tree(whole, "PRINT")
+    checks = [node for _depth, node in walk(filtered) if is_check(node)]
+    assert 0 < len(checks) < sum(is_check(node) for _depth, node in walk(whole))
+    assert all("print" in repr(node).lower() for node in checks)
     assert filter_tree(whole, "no such text").nodes == ()
 
 
@@ -111,9 +111,9 @@ def test_one_set_is_a_tree_that_can_be_searched(explored_client: FlaskClient, ex
     guard_set = page_all(explored_reader, run_id)[0]
     address = f"/runs/{run_id}/guards/{guard_set.artifact_id}"
     assert explored_client.get(address).text.count("TENSOR_MATCH") >= dict(guard_set.kinds)["TENSOR_MATCH"]
-    found = explored_client.get(f"{address}?q=TENSOR_MATCH").text
-    assert "TENSOR_MATCH" in found
-    assert "GLOBAL_STATE" not in found
+    text = explored_client.get(f"{address}?q=TENSOR_MATCH").text
+    assert "TENSOR_MATCH" in text
+    assert "GLOBAL_STATE" not in text
     assert explored_client.get(f"{address}?at=0&order=largest").status_code == 200
     for query, status in (("at=99999", 404), ("at=x", 400)):
         assert explored_client.get(f"{address}?{query}").status_code == status
@@ -124,11 +124,11 @@ def test_two_entries_of_a_frame_say_what_changed(explored_client: FlaskClient, e
     sets = {guard_set.compile_id: guard_set for guard_set in page_all(explored_reader, run_id)}
     previous = guards.get_previous_set(explored_reader, sets["0/1"].compile_key)
     assert previous == sets["0/0"]
-    one, other = sets["0/0"].artifact_id, sets["0/1"].artifact_id
-    page = explored_client.get(f"/runs/{run_id}/guards/diff?a={one}&b={other}").text
+    artifact_id, other = sets["0/0"].artifact_id, sets["0/1"].artifact_id
+    page = explored_client.get(f"/runs/{run_id}/guards/diff?a={artifact_id}&b={other}").text
     cells = re.findall(r'<td class="mono brief"[^>]*>([^<]+)</td>', page)
     assert cells[cells.index("[4, 32]") :][:2] == ["[4, 32]", "[8, 32]"]
-    assert explored_client.get(f"/runs/{run_id}/guards/diff?a={one}&b=0").status_code == 404
+    assert explored_client.get(f"/runs/{run_id}/guards/diff?a={artifact_id}&b=0").status_code == 404
 
 
 def test_a_run_without_texts_says_so_and_keeps_its_counts(client: FlaskClient, store: sqlite3.Connection) -> None:

@@ -10,7 +10,7 @@ from tests.tools.make_db import main as make_db
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("traces")
     make_db([str(folder / "runs.db")])
     log = folder / "dedicated_log_torch_trace_x.log"
@@ -23,8 +23,8 @@ def kept(tmp_path_factory):
     return create_app(Settings(db=str(folder / "runs.db"))).test_client(), run_id, log
 
 
-def test_a_trace_log_comes_back_byte_for_byte(kept):
-    client, run_id, log = kept
+def test_a_trace_log_comes_back_byte_for_byte(stored):
+    client, run_id, log = stored
     answer = client.get(f"/runs/{run_id}/traces/{log.name}")
     assert answer.data == log.read_bytes()
     assert answer.headers["Content-Disposition"].startswith("attachment")
@@ -32,6 +32,6 @@ def test_a_trace_log_comes_back_byte_for_byte(kept):
 
 
 @pytest.mark.parametrize("name", ["other.log", "..%2f..%2fetc%2fpasswd", "%00"])
-def test_a_name_that_is_not_kept_is_not_found(kept, name):
-    client, run_id, _ = kept
+def test_a_name_that_is_not_kept_is_not_found(stored, name):
+    client, run_id, _ = stored
     assert client.get(f"/runs/{run_id}/traces/{name}").status_code == 404
