@@ -10,12 +10,10 @@ from typing import Any
 
 from compileboard.app.analysis.aot.report import GraphReport
 from compileboard.app.analysis.artifacts.labels import describe_name, describe_state
-from compileboard.app.analysis.shapes import ShapeGuard, ShapesView, ShapeSymbol, describe_reason
 from compileboard.app.analysis.stacks import StackTreeNode, build_tree, is_library_name
 from compileboard.app.queries.run import artifacts
 from compileboard.app.queries.run.compiles import Compilation
 from compileboard.app.queries.run.run import RunDetail
-from compileboard.app.queries.run.shapes import SymbolRecord
 from compileboard.app.queries.run.stacks import StackCompile, StackNode
 from compileboard.app.queries.run.timeline import NameTotal
 from compileboard.app.queries.run_rows import RunRow
@@ -64,55 +62,6 @@ def result_row(compiled: ResultRow) -> Row:
     }
     del row["judge"]
     return row
-
-
-def shapes_row(view: ShapesView) -> dict[str, Any]:
-    """Return one compile with its symbols, what fixed or guarded them, and what to do."""
-    shape_compile = view.compile
-    return {
-        "compile_key": shape_compile.key,
-        "compile_id": shape_compile.compile_id,
-        "rank": shape_compile.rank,
-        "function": shape_compile.function,
-        "file": shape_compile.file,
-        "outcome": shape_compile.outcome,
-        "record_count": shape_compile.record_count,
-        "symbols": [_symbol_row(symbol) for symbol in view.symbols],
-        "other_guards": [_guard_row(guard) for guard in view.other],
-        "fixed": [{"name": fixed.name, "dim": fixed.dim, "size": fixed.size} for fixed in view.fixed],
-    }
-
-
-def _location_row(record: SymbolRecord | None) -> dict[str, Any]:
-    return {
-        "file": record.file if record else None,
-        "line": record.line if record else None,
-        "source_line": record.source_line if record else None,
-        "stack": list(record.stack) if record else [],
-    }
-
-
-def _symbol_row(symbol: ShapeSymbol) -> dict[str, Any]:
-    return {
-        "symbol": symbol.name,
-        "is_unbacked": symbol.is_unbacked,
-        "source": symbol.source,
-        "value": symbol.record.value if symbol.record else None,
-        "value_range": symbol.record.value_range if symbol.record else None,
-        "same": list(symbol.same),
-        "specialized": [
-            {"value": record.value, "reason": record.expression, "words": describe_reason(record.expression)}
-            | _location_row(record)
-            for record in symbol.specialized
-        ],
-        "guards": [_guard_row(guard) for guard in symbol.guards],
-        "advice": list(symbol.advice),
-    } | _location_row(symbol.record)
-
-
-def _guard_row(guard: ShapeGuard) -> dict[str, Any]:
-    fields = {"expression": guard.record.expression, "words": guard.words, "count": guard.count}
-    return fields | {"by_user": bool(guard.record.stack)} | _location_row(guard.record)
 
 
 def artifact_row(compiled: artifacts.ArtifactRow) -> dict[str, Any]:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
-from compileboard.app.queries.run.shapes import ShapeCompile, SymbolRecord
+from compileboard.app.queries.fields import (
+    CompileId,
+    Count,
+    FileName,
+    FunctionName,
+    LineNumber,
+    Rank,
+    SourceLine,
+    Stack,
+)
+from compileboard.app.queries.run.compiles import Outcome
+from compileboard.app.queries.run.shapes import MOST_RECORDS, ShapeCompile, SymbolRecord
+from compileboard.app.schema import PRIVATE
 
 _SYMBOL = re.compile(r"\b(?:s|u|zf|zuf)\d+\b")
 _LOCAL = re.compile(r"\bL\['(\w+)'\]")
@@ -28,95 +40,173 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class ShapeGuard:
-    """A condition on sizes that compiled code assumes, how often it was added, and where it came from."""
+class _Place:
+    file: FileName
+    line: LineNumber
+    source_line: SourceLine
+    stack: Stack
+    record_id: int | None = field(metadata=PRIVATE)
 
-    record: SymbolRecord
-    words: str
-    count: int
+
+@dataclass(frozen=True)
+class ShapeGuard(_Place):
+    """A condition that the compiled code holds under."""
+
+    expression: Annotated[str | None, "The condition as torch writes it."]
+    words: Annotated[str, "The condition in words."]
+    count: Annotated[Count, "How often it was added."]
+    by_user: Annotated[bool, "Whether a line of the user's caused it: torch and its backend add some of their own."]
 
 
-@dataclass
-class ShapeSymbol:
-    """One symbol of a compile; `record` made it, None where that was not recorded."""
+@dataclass(frozen=True)
+class Specialization(_Place):
+    """It was fixed to one value."""
 
-    name: str
-    record: SymbolRecord | None
-    source: str | None
-    same: tuple[str, ...] = ()  # other inputs' dimensions that torch took for the same size
-    specialized: list[SymbolRecord] = field(default_factory=list)
-    guards: list[ShapeGuard] = field(default_factory=list)
-    advice: tuple[str, ...] = ()
+    value: Annotated[str | None, "The value that is compiled in."]
+    reason: Annotated[str | None, "Why, in torch's word."]
+    words: Annotated[str, "Why, in words."]
 
-    @property
-    def is_unbacked(self) -> bool:
-        """Return whether its value is known only when the code runs."""
-        return self.record.kind == "unbacked" if self.record else self.name.startswith(("u", "zuf"))
+
+@dataclass(frozen=True)
+class ShapeSymbol(_Place):
+    """One symbol of a compile."""
+
+    symbol: Annotated[str, "torch's name: `s77`, or `u0` where its value is known only when the code runs."]
+    is_unbacked: Annotated[bool, "Whether its value is known only when the code runs."]
+    source: Annotated[str | None, "What it stands for: `x.size()[0]`."]
+    value: Annotated[str | None, "Its value in the call that was compiled."]
+    value_range: Annotated[str | None, "The values it was allowed when it was made, as torch writes them."]
+    same: Annotated[
+        tuple[str, ...], "Dimensions of the graph's inputs that share it (duck shapes); empty for one alone."
+    ]
+    specialized: Annotated[tuple[Specialization, ...], "What fixed it."]
+    guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name it."]
+    advice: Annotated[tuple[str, ...], "What to do."]
 
 
 @dataclass(frozen=True)
 class FixedDimension:
-    """A dimension of an input that was 0 or 1 beside dynamic ones, and so was compiled in."""
+    """A dimension of an input that was 0 or 1 beside dynamic ones: torch compiles those in."""
 
-    name: str
-    dim: int
-    size: int
+    name: Annotated[str, "The input's name in the graph."]
+    dim: Annotated[Count, "The dimension."]
+    size: Annotated[Count, "Its size."]
 
 
 @dataclass(frozen=True)
-class ShapesView:
-    """The symbolic shapes of one compile."""
+class ShapeCompileRow:
+    """One compile that has symbolic shapes."""
 
-    compile: ShapeCompile
-    symbols: tuple[ShapeSymbol, ...]
-    other: tuple[ShapeGuard, ...]  # conditions that name no symbol
-    fixed: tuple[FixedDimension, ...]
-    cut_count: int
+    compile_key: Annotated[int, "`id` of the compile."]
+    compile_id: CompileId
+    rank: Rank
+    function: FunctionName
+    file: FileName
+    outcome: Outcome
+    record_count: Annotated[Count, f"Records of its symbolic shapes; the first {MOST_RECORDS} are read."]
+    symbols: Annotated[tuple[ShapeSymbol, ...], "Its symbols."]
+    other_guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name no symbol."]
+    fixed: Annotated[tuple[FixedDimension, ...], "0 and 1 that were compiled in."]
+    cut_count: int = field(metadata=PRIVATE)
 
 
-def build_shapes(shape_compile: ShapeCompile) -> ShapesView:
+def build_shapes(shape_compile: ShapeCompile) -> ShapeCompileRow:
     """Put what torch said of a compile's symbols under each symbol."""
-    symbols: dict[str, ShapeSymbol] = {}
+    made: dict[str, SymbolRecord | None] = {}
+    sources: dict[str, str | None] = {}
+    specialized: dict[str, list[SymbolRecord]] = {}
     for record in shape_compile.records:
-        if record.kind in ("created", "unbacked") and record.symbol:
-            known = symbols.get(record.symbol)
-            if known is None or known.record is None:
-                symbols[record.symbol] = ShapeSymbol(record.symbol, record, _readable(record.source))
-        elif record.kind == "specialized" and record.symbol:
-            _find(symbols, record.symbol, record.source).specialized.append(record)
+        name = record.symbol
+        if name and record.kind in ("created", "unbacked") and made.get(name) is None:
+            made[name], sources[name] = record, record.source
+        elif name and record.kind == "specialized":
+            if made.setdefault(name, None) is None:
+                sources.setdefault(name, record.source)
+            specialized.setdefault(name, []).append(record)
+    guards: dict[str, list[ShapeGuard]] = {}
     other = []
     for guard in _list_guards(shape_compile.records):
-        names = list(dict.fromkeys(_SYMBOL.findall(guard.record.expression or "")))
+        names = dict.fromkeys(_SYMBOL.findall(guard.expression or ""))
         for name in names:
-            _find(symbols, name, None).guards.append(guard)
+            made.setdefault(name, None)
+            guards.setdefault(name, []).append(guard)
         if not names:
             other.append(guard)
-    for symbol in symbols.values():
-        symbol.same = tuple(_list_same(symbol, shape_compile.sizes))
-        symbol.advice = tuple(dict.fromkeys(_advise(symbol)))[:_MOST_ADVICE]
-    return ShapesView(
-        shape_compile,
-        tuple(symbols.values()),
-        tuple(other),
-        tuple(_list_fixed(shape_compile.sizes)),
-        shape_compile.record_count - len(shape_compile.records),
+    sizes = shape_compile.sizes
+    return ShapeCompileRow(
+        compile_key=shape_compile.key,
+        compile_id=shape_compile.compile_id,
+        rank=shape_compile.rank,
+        function=shape_compile.function,
+        file=shape_compile.file,
+        outcome=shape_compile.outcome,
+        record_count=shape_compile.record_count,
+        symbols=tuple(
+            _make_symbol(name, record, sources.get(name), specialized.get(name, ()), tuple(guards.get(name, ())), sizes)
+            for name, record in made.items()
+        ),
+        other_guards=tuple(other),
+        fixed=tuple(_list_fixed(sizes)),
+        cut_count=shape_compile.record_count - len(shape_compile.records),
     )
 
 
-def _find(symbols: dict[str, ShapeSymbol], name: str, source: str | None) -> ShapeSymbol:
-    return symbols.setdefault(name, ShapeSymbol(name, None, _readable(source)))
+def _locate(record: SymbolRecord) -> dict[str, Any]:
+    return {
+        "file": record.file,
+        "line": record.line,
+        "source_line": record.source_line,
+        "stack": record.stack,
+        "record_id": record.id,
+    }
 
 
-def _readable(source: str | None) -> str | None:
-    return _LOCAL.sub(r"\1", source) if source else None
+_NOWHERE: dict[str, Any] = {"file": None, "line": None, "source_line": None, "stack": (), "record_id": None}
+
+
+def _make_symbol(
+    name: str,
+    record: SymbolRecord | None,
+    source: str | None,
+    specialized: Sequence[SymbolRecord],
+    guards: tuple[ShapeGuard, ...],
+    sizes: dict[str, list[Any]],
+) -> ShapeSymbol:
+    symbol = ShapeSymbol(
+        **(_locate(record) if record else _NOWHERE),
+        symbol=name,
+        is_unbacked=record.kind == "unbacked" if record else name.startswith(("u", "zuf")),
+        source=_LOCAL.sub(r"\1", source) if source else None,
+        value=record.value if record else None,
+        value_range=record.value_range if record else None,
+        same=tuple(_list_same(name, sizes)) if record and record.kind == "created" else (),
+        specialized=tuple(
+            Specialization(
+                **_locate(one), value=one.value, reason=one.expression, words=describe_reason(one.expression)
+            )
+            for one in specialized
+        ),
+        guards=guards,
+        advice=(),
+    )
+    return replace(symbol, advice=tuple(dict.fromkeys(_advise(symbol)))[:_MOST_ADVICE])
 
 
 def _list_guards(records: Sequence[SymbolRecord]) -> list[ShapeGuard]:
-    groups: dict[tuple[str | None, str | None, int | None], list[SymbolRecord]] = {}
+    alike: dict[tuple[str | None, str | None, int | None], list[SymbolRecord]] = {}
     for record in records:
         if record.kind in ("guarded", "other"):
-            groups.setdefault((record.expression, record.file, record.line), []).append(record)
-    return [ShapeGuard(some[0], describe_guard(some[0].expression or ""), len(some)) for some in groups.values()]
+            alike.setdefault((record.expression, record.file, record.line), []).append(record)
+    return [
+        ShapeGuard(
+            **_locate(first),
+            expression=first.expression,
+            words=describe_guard(first.expression or ""),
+            count=len(alike[key]),
+            by_user=bool(first.stack),
+        )
+        for key, (first, *_others) in alike.items()
+    ]
 
 
 def describe_guard(expression: str) -> str:
@@ -151,16 +241,14 @@ def describe_range(text: str | None) -> str | None:
     return f"up to {high}" if low in ("-int_oo", "-oo") else f"{low} to {high}"
 
 
-def _list_same(symbol: ShapeSymbol, sizes: dict[str, list[Any]]) -> Iterator[str]:
+def _list_same(symbol: str, sizes: dict[str, list[Any]]) -> Iterator[str]:
     """List the inputs' dimensions that share a symbol beside its own: torch's duck shapes."""
-    if symbol.record is None or symbol.record.kind != "created":
-        return
     dimensions = [
         f"{name}.size()[{dim}]"
         for name, some in sizes.items()
         if name.startswith("l_")
         for dim, size in enumerate(some)
-        if size == symbol.name
+        if size == symbol
     ]
     yield from dimensions if len(dimensions) > 1 else ()
 
@@ -175,10 +263,10 @@ def _list_fixed(sizes: dict[str, list[Any]]) -> Iterator[FixedDimension]:
 
 def _advise(symbol: ShapeSymbol) -> Iterator[str]:
     size = _SIZE.match(symbol.source or "")
-    what = symbol.source or symbol.name
-    for record in symbol.specialized:
+    what = symbol.source or symbol.symbol
+    for fixed in symbol.specialized:
         yield (
-            f"{what} is compiled in as {record.value}: every other value is another compile, and mark_dynamic on it "
+            f"{what} is compiled in as {fixed.value}: every other value is another compile, and mark_dynamic on it "
             "raises. If it is meant to vary, take the line that fixes it out of the compiled code, or write it without "
             "the number (a loop over a size, a comparison with ==, int() and a tensor of fixed size each fix it). "
             "If it never varies, nothing is to be done."
@@ -193,7 +281,7 @@ def _advise(symbol: ShapeSymbol) -> Iterator[str]:
         )
         return
     for guard in symbol.guards:
-        yield from _advise_guard(guard, symbol.name, size)
+        yield from _advise_guard(guard, symbol.symbol, size)
     if symbol.same:
         yield (
             f"{', '.join(symbol.same)} had one size when it was compiled, so torch took them for the same (duck "
@@ -203,9 +291,9 @@ def _advise(symbol: ShapeSymbol) -> Iterator[str]:
 
 
 def _advise_guard(guard: ShapeGuard, name: str, size: re.Match[str] | None) -> Iterator[str]:
-    expression = guard.record.expression or ""
-    compared, by_user = _COMPARED.match(expression), bool(guard.record.stack)
-    if not by_user or "torch._check" in (guard.record.source_line or ""):
+    expression = guard.expression or ""
+    compared = _COMPARED.match(expression)
+    if not guard.by_user or "torch._check" in (guard.source_line or ""):
         return  # there is nothing to write, or it is written already
     if compared and compared["left"] == name and int(compared["right"]) != _INT32:
         limit, sign = int(compared["right"]), compared["sign"]

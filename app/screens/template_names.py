@@ -14,7 +14,7 @@ from compileboard.app.analysis.compiles import name_ending
 from compileboard.app.analysis.guards.breakdown import describe_kind
 from compileboard.app.analysis.ranks.comparison import ASPECTS
 from compileboard.app.analysis.ranks.divergence import describe_caches
-from compileboard.app.analysis.shapes import describe_guard, describe_range, describe_reason
+from compileboard.app.analysis.shapes import describe_guard, describe_range
 from compileboard.app.analysis.stacks import describe_ending, is_library_name, list_shares
 from compileboard.app.analysis.timeline import LEGEND, find_phase
 from compileboard.app.queries.fields import gb_url
@@ -30,7 +30,6 @@ TEMPLATE_NAMES = {
     "describe_kind": describe_kind,
     "describe_name": describe_name,
     "describe_range": describe_range,
-    "describe_reason": describe_reason,
     "find_phase": find_phase,
     "gb_url": gb_url,
     "is_library_name": is_library_name,

@@ -15,11 +15,9 @@ from compileboard.app.analysis.rows import (
     no_stack_row,
     plain_row,
     result_row,
-    shapes_row,
     span_name_row,
     stack_row,
 )
-from compileboard.app.analysis.shapes import build_shapes
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import (
     artifacts,
@@ -29,7 +27,6 @@ from compileboard.app.queries.run import (
     guards,
     recompiles,
     run,
-    shapes,
     stacks,
     timeline,
     trace_files,
@@ -38,6 +35,7 @@ from compileboard.app.queries.run.models import ResultParts, get_result_parts, l
 from compileboard.app.reports.redaction import clean_row
 from compileboard.app.schema import get_plain
 from compileboard.app.screens.run.aot import list_graph_reports
+from compileboard.app.screens.run.shapes import list_shapes
 from compileboard.app.screens.run.stacks import read_stack_tree
 from compileboard.collectors.store.rollups.results import ExperimentResult, merge_results
 
@@ -99,7 +97,7 @@ EXPLORED_TABLES = (
     ReportTable("spans_by_name", _list_names, span_name_row),
     ReportTable("stacks", _list_stacks, dict),
     ReportTable("guards", _list_guards, get_plain),
-    ReportTable("symbols", shapes.list_shape_compiles, lambda compiled: shapes_row(build_shapes(compiled))),
+    ReportTable("symbols", list_shapes, get_plain),
     ReportTable("aot", list_graph_reports, graph_row),
     ReportTable("rejects", _list_rejects, plain_row),
 )

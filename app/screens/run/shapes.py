@@ -5,12 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-from compileboard.app.analysis.shapes import ShapesView, build_shapes
+from compileboard.app.analysis.shapes import ShapeCompileRow, build_shapes
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import shapes
-from compileboard.app.queries.run.shapes import ShapeCompile, ShapeLine
+from compileboard.app.queries.run.shapes import ShapeLine
 from compileboard.app.queries.run_cache import cached_for_run
 
 
@@ -20,12 +19,7 @@ class RunShapesScreen:
 
     counts: Mapping[str, int]
     lines: Sequence[ShapeLine]
-    page: Page[ShapeCompile]
-
-    @cached_property
-    def views(self) -> list[ShapesView]:
-        """List the compiles with their symbols, what fixed or guarded them, and what to do."""
-        return [build_shapes(row) for row in self.page.rows]
+    page: Page[ShapeCompileRow]
 
 
 def build_run_shapes(
@@ -38,5 +32,15 @@ def build_run_shapes(
     return RunShapesScreen(
         counts=cached_for_run(reader, run_id, shapes.count_kinds),
         lines=cached_for_run(reader, run_id, shapes.list_lines),
-        page=shapes.list_shape_compiles(reader, run_id, cursor, limit),
+        page=list_shapes(reader, run_id, cursor, limit),
     )
+
+
+def list_shapes(
+    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 8
+) -> Page[ShapeCompileRow]:
+    """List a run's compiles with their symbols, what fixed or guarded them, and what to do.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    return shapes.list_shape_compiles(reader, run_id, cursor, limit).map(build_shapes)
