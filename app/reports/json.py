@@ -16,7 +16,8 @@ from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.reports.redaction import clean_row
 from compileboard.app.reports.run.tables import TABLES, read_rows
 from compileboard.app.resources import __version__
-from compileboard.app.screens.run.ranks import build_ranks, serialize_ranks
+from compileboard.app.schema import get_plain
+from compileboard.app.screens.run.ranks import build_ranks, report_ranks
 
 SCHEMA = "compileboard.report"
 VERSION = 1
@@ -64,6 +65,6 @@ def _write(
         for number, row in enumerate(read_rows(connection, detail.run.id, table, source)):
             yield (b",\n  " if number else b"\n  ") + dump(row)
         yield b"\n]"
-    ranks = serialize_ranks(build_ranks(connection, detail.run.id))
+    ranks = get_plain(report_ranks(build_ranks(connection, detail.run.id)))
     yield b',\n"ranks": ' + dump(ranks if source else clean_row(ranks))
     yield b"\n}\n"

@@ -6,11 +6,17 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated
 
 from compileboard.app.analysis.ranks.comparison import (
+    ASPECTS,
+    DIFFERS,
+    NOT_COMPARED,
+    NOT_RECORDED,
+    SAME,
     AlignedRow,
     RankComparison,
+    RankGroup,
     RankSummary,
     compare_ranks,
     list_unclear,
@@ -25,10 +31,12 @@ from compileboard.app.analysis.ranks.divergence import (
     list_verdicts,
     name_ranks,
 )
-from compileboard.app.queries.run.compiles import PHASES
+from compileboard.app.queries.fields import CompileId, CompileKey, Count, DurationUs, FunctionName, Generation
+from compileboard.app.queries.run.compiles import OUTCOMES, PHASES, PhaseTimes
 from compileboard.app.queries.run.ranks import RankCompile, list_names, list_ranks, read_texts
 from compileboard.app.queries.run.recompiles import RecompileRow, list_compile_recompiles
 from compileboard.app.queries.run_cache import cached_for_run
+from compileboard.app.schema import one_of
 
 MOST_REASONS = 100
 MOST_PARTIAL = 8
@@ -119,77 +127,155 @@ def _compare(reader: sqlite3.Connection, run_id: str) -> RankComparison | None:
     return compare_ranks(sequences, digests)
 
 
-_NO_RANKS: dict[str, Any] = {
-    "ranks": [],
-    "aspects": {},
-    "divergence": None,
-    "times": None,
-    "columns": [],
-    "rows": [],
-    "row_count": 0,
-}
+_ASPECT_NAMES = tuple(aspect.name for aspect in ASPECTS)
+_RankVerdict = Annotated[
+    str,
+    one_of((SAME, DIFFERS, NOT_RECORDED, NOT_COMPARED)),
+    "`not recorded`: nothing of it came; `not compared`: texts differ, and they were too many to leave out what each "
+    "rank has of its own.",
+]
+_Verdicts = Annotated[
+    dict[str, _RankVerdict],
+    f"By what is compared: {', '.join(f'`{aspect.name}` ({aspect.meaning})' for aspect in ASPECTS)}.",
+]
 
 
-def serialize_ranks(screen: RanksScreen | None, *, every_row: bool = False) -> dict[str, Any]:
+@dataclass(frozen=True)
+class RankSummaryRow:
+    """One rank."""
+
+    rank: Annotated[int, "A rank."]
+    pids: Annotated[Sequence[int | None], "Its processes, in the order they started."]
+    compile_count: Annotated[Count, "Compiles."]
+    recompile_count: Annotated[Count, "Recompiles."]
+    total_us: Annotated[DurationUs | None, "Time of its compiles, forward and backward."]
+    phases_us: PhaseTimes
+    slowest_key: CompileKey
+    verdicts: Annotated[
+        dict[str, _RankVerdict], "Against more than half of the ranks; where no half agrees, all differ."
+    ]
+
+
+@dataclass(frozen=True)
+class RankGroupRow:
+    """Ranks that did the same there."""
+
+    ranks: Annotated[Sequence[int], "Ranks."]
+    compile_key: CompileKey
+    compile_id: CompileId
+    function: FunctionName
+    outcome: Annotated[str | None, one_of(OUTCOMES), "What became of the compile."]
+
+
+@dataclass(frozen=True)
+class RankDivergenceRow:
+    """The first compile, in each rank's own order, at which ranks part."""
+
+    aspect: Annotated[str, one_of(_ASPECT_NAMES), "What differs there."]
+    shared_count: Annotated[Count, "Compiles before it, alike on every rank."]
+    sentence: Annotated[str, "What happened there."]
+    groups: Annotated[
+        Sequence[RankGroupRow],
+        "The largest group first. `compile_key` is the compile of its first rank, null where it compiled nothing more.",
+    ]
+    recompiles: Annotated[Sequence[RecompileRow], "Why the compiles there are recompiles, where that is what differs."]
+
+
+@dataclass(frozen=True)
+class AlignedCompile:
+    """One compile id of all ranks."""
+
+    process: Annotated[Count, "Which process of its rank: 0 is the first."]
+    generation: Generation
+    compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
+    differs: Annotated[Sequence[Annotated[str, one_of(_ASPECT_NAMES)]], "In what ranks differ here."]
+    rank_count: Annotated[Count, "Ranks that have it."]
+    least_us: Annotated[DurationUs, "Time of the quickest rank."]
+    most_us: Annotated[DurationUs, "Time of the slowest rank."]
+    slowest_rank: Annotated[int, "A rank."]
+    compile_keys: Annotated[
+        Sequence[int | None], "Its compile on the first rank of each of `columns`, null where it has none."
+    ]
+
+
+@dataclass(frozen=True)
+class RanksReport:
+    """How ranks differ."""
+
+    ranks: Annotated[Sequence[RankSummaryRow], "Every rank; none where the run has fewer than two."]
+    aspects: _Verdicts
+    divergence: RankDivergenceRow | None
+    times: Annotated[str | None, "Which rank compiled longest, in words; null where no time was recorded."]
+    columns: Annotated[
+        Sequence[Sequence[int]],
+        "Ranks that compiled everything alike, together; `compile_keys` of `rows` has this order.",
+    ]
+    rows: Annotated[
+        Sequence[AlignedCompile],
+        f"What differs, in program order, the first {MOST_ALIGNED}; with `rows=all` every compile id.",
+    ]
+    row_count: Annotated[Count, "How many rows there are."]
+
+
+def report_ranks(screen: RanksScreen | None, *, every_row: bool = False) -> RanksReport:
     """Return how a run's ranks differ: compile by compile what differs, or with `every_row` all."""
     if screen is None:
-        return dict(_NO_RANKS)
+        return RanksReport((), {}, None, None, (), (), 0)
     comparison, rows = screen.comparison, screen.list_rows(every_row)
-    return {
-        "ranks": [_serialize_rank(rank) for rank in comparison.ranks],
-        "aspects": comparison.aspects,
-        "divergence": _serialize_divergence(screen),
-        "times": screen.times,
-        "columns": [list(ranks) for ranks in comparison.columns],
-        "rows": [_serialize_row(row) for row in rows[:MOST_ALIGNED]],
-        "row_count": len(rows),
-    }
+    return RanksReport(
+        ranks=[_make_rank(rank) for rank in comparison.ranks],
+        aspects=comparison.aspects,
+        divergence=_make_divergence(screen),
+        times=screen.times,
+        columns=comparison.columns,
+        rows=[_make_row(row) for row in rows[:MOST_ALIGNED]],
+        row_count=len(rows),
+    )
 
 
-def _serialize_rank(rank: RankSummary) -> dict[str, Any]:
-    return {
-        "rank": rank.rank,
-        "pids": list(rank.pids),
-        "compile_count": rank.compile_count,
-        "recompile_count": rank.recompile_count,
-        "total_us": rank.total_us or None,
-        "phases_us": {phase: rank.get(phase) for phase in PHASES},
-        "slowest_key": rank.slowest.key if rank.slowest else None,
-        "verdicts": rank.verdicts,
-    }
+def _make_rank(rank: RankSummary) -> RankSummaryRow:
+    return RankSummaryRow(
+        rank=rank.rank,
+        pids=rank.pids,
+        compile_count=rank.compile_count,
+        recompile_count=rank.recompile_count,
+        total_us=rank.total_us or None,
+        phases_us={phase: rank.get(phase) for phase in PHASES},
+        slowest_key=rank.slowest.key if rank.slowest else None,
+        verdicts=rank.verdicts,
+    )
 
 
-def _serialize_divergence(screen: RanksScreen) -> dict[str, Any] | None:
+def _make_divergence(screen: RanksScreen) -> RankDivergenceRow | None:
     divergence, text = screen.comparison.divergence, screen.divergence
     if divergence is None or text is None:
         return None
-    return {
-        "aspect": divergence.aspect,
-        "shared_count": divergence.shared_count,
-        "sentence": text.sentence,
-        "groups": [
-            {
-                "ranks": list(group.ranks),
-                "compile_key": group.compile.key if group.compile else None,
-                "compile_id": group.compile.position.compile_id if group.compile else None,
-                "function": screen.names.get(group.compile.function_id or 0, (None,))[0] if group.compile else None,
-                "outcome": group.compile.outcome if group.compile else None,
-            }
-            for group in divergence.groups
-        ],
-        "recompiles": list(screen.reasons),
-    }
+    return RankDivergenceRow(
+        aspect=divergence.aspect,
+        shared_count=divergence.shared_count,
+        sentence=text.sentence,
+        groups=[_make_group(group, screen.names) for group in divergence.groups],
+        recompiles=screen.reasons,
+    )
 
 
-def _serialize_row(row: AlignedRow) -> dict[str, Any]:
-    return {
-        "process": row.position.process,
-        "generation": row.position.generation,
-        "compile_id": row.position.compile_id,
-        "differs": list(row.differs),
-        "rank_count": row.rank_count,
-        "least_us": row.least_us,
-        "most_us": row.most_us,
-        "slowest_rank": row.slowest_rank,
-        "compile_keys": [cell.key if cell else None for cell in row.cells],
-    }
+def _make_group(group: RankGroup, names: FunctionNames) -> RankGroupRow:
+    first = group.compile
+    if first is None:
+        return RankGroupRow(group.ranks, None, None, None, None)
+    function = names.get(first.function_id or 0, (None,))[0]
+    return RankGroupRow(group.ranks, first.key, first.position.compile_id, function, first.outcome)
+
+
+def _make_row(row: AlignedRow) -> AlignedCompile:
+    return AlignedCompile(
+        process=row.position.process,
+        generation=row.position.generation,
+        compile_id=row.position.compile_id,
+        differs=row.differs,
+        rank_count=row.rank_count,
+        least_us=row.least_us,
+        most_us=row.most_us,
+        slowest_rank=row.slowest_rank,
+        compile_keys=[cell.key if cell else None for cell in row.cells],
+    )
