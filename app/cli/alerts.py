@@ -23,7 +23,7 @@ from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.alerts import STATES, list_deliveries, list_rule_names
 from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.screens.fleet.alerts import list_channel_statuses, list_rule_statuses
+from compileboard.app.screens.dashboard.alerts import list_channel_statuses, list_rule_statuses
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
 from compileboard.command_line import Choice, Group

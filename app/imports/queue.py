@@ -22,9 +22,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.imports.options import UploadRejected
+from compileboard.app.queries.fields import Count, TimeUs
+from compileboard.app.schema import one_of, published
 
 STATES = ("receiving", "waiting", "running", "done", "failed")
 ENDED = ("done", "failed")
@@ -38,22 +40,39 @@ STOPPED = (
 
 @dataclass(frozen=True)
 class Import:
-    """Say how one import stands."""
+    """One import of logs that were sent."""
 
-    id: str
-    state: str
-    name: str
-    created_us: int
-    updated_us: int
-    file_count: int = 0
-    size_bytes: int = 0  # as it was sent
-    read_bytes: int = 0
-    total_bytes: int | None = None  # unknown while a compressed log is read
-    log_count: int = 0
-    record_count: int = 0
-    rejects: dict[str, int] = field(default_factory=dict)
-    run_id: str | None = None
-    message: str = ""
+    id: Annotated[str, "The import's id: a random token."]
+    state: Annotated[str, one_of(STATES), "How it stands."]
+    name: Annotated[str, "What was sent: a file, a folder, or the first of several files."]
+    created_us: Annotated[TimeUs, "When sending began."]
+    updated_us: Annotated[TimeUs, "When it last went on."]
+    file_count: Annotated[Count, "Files that were sent."] = 0
+    size_bytes: Annotated[Count, "Their size as it was sent."] = 0
+    read_bytes: Annotated[Count, "Bytes of logs read so far, unpacked."] = 0
+    total_bytes: Annotated[
+        Count | None, "Bytes of logs there are; null for compressed ones, which only reading tells."
+    ] = None
+    log_count: Annotated[Count, "Logs that were read."] = 0
+    record_count: Annotated[Count, "New records read so far."] = 0
+    rejects: Annotated[dict[str, Count], "What could not be read, by kind; see `rejects` of a run for the words."] = (
+        field(default_factory=dict)
+    )
+    run_id: Annotated[str | None, "The run that the logs became."] = None
+    message: Annotated[
+        str, "What went wrong and what to do, or what else to know of it; empty where there is nothing."
+    ] = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Return True where nothing more will come."""
+        return self.state in ENDED
+
+    @property
+    @published
+    def status_url(self) -> Annotated[str, "Where to ask again how it stands."]:
+        """Return where to ask again how it stands."""
+        return f"/api/v1/imports/{self.id}"
 
 
 def _now_us() -> int:
@@ -171,7 +190,7 @@ class ImportQueue:
         self._make_root()
         with _locked(self.root / "admit"):
             self._remove_stale()
-            states = [upload.state for upload in self._list() if upload.state not in ENDED]
+            states = [upload.state for upload in self._list() if not upload.has_ended]
             if states.count("receiving") >= most_receiving or states.count("waiting") >= most_waiting:
                 raise UploadRejected(
                     429,
@@ -192,10 +211,10 @@ class ImportQueue:
         if not import_id.replace("-", "").replace("_", "").isalnum() or not import_id.isascii() or len(import_id) > 64:
             return None
         upload = self._read(import_id)
-        if upload is None or upload.state in ENDED or self._is_alive(import_id):
+        if upload is None or upload.has_ended or self._is_alive(import_id):
             return upload
         upload = self._read(import_id)  # it may have ended while we looked
-        return upload if upload is None or upload.state in ENDED else replace(upload, state="failed", message=STOPPED)
+        return upload if upload is None or upload.has_ended else replace(upload, state="failed", message=STOPPED)
 
     def list_newest(self, limit: int) -> list[Import]:
         """List imports, newest first."""
@@ -253,12 +272,12 @@ class ImportQueue:
 
     def _remove_stale(self) -> None:
         for place, upload in enumerate(self._list()):
-            old = upload.state in ENDED and _now_us() - upload.updated_us > KEEP_US
-            if old or (place >= MOST_KEPT and upload.state in ENDED):
+            old = upload.has_ended and _now_us() - upload.updated_us > KEEP_US
+            if old or (place >= MOST_KEPT and upload.has_ended):
                 self.remove(upload.id)
         for folder in self.root.iterdir():
             if folder.is_dir() and not folder.is_symlink() and not self._is_alive(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
                 it_was = self._read(folder.name)
-                if it_was is not None and it_was.state not in ENDED:
+                if it_was is not None and not it_was.has_ended:
                     self.write(replace(it_was, state="failed", message=STOPPED, updated_us=_now_us()))

@@ -7,7 +7,7 @@ from werkzeug.wrappers import Response
 
 from compileboard.app.db import get_reader, get_settings, restore_deleted_run
 from compileboard.app.queries.page import check_limit
-from compileboard.app.screens.fleet.activity import build_activity
+from compileboard.app.screens.dashboard.activity import build_activity
 from compileboard.app.web.filters import run_url
 
 blueprint = Blueprint("activity", __name__)

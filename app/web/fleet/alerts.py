@@ -14,7 +14,7 @@ from compileboard.app.queries.dashboard.alerts import STATES
 from compileboard.app.queries.fleet.trends import read_choice
 from compileboard.app.queries.page import check_limit
 from compileboard.app.queries.parameters import check_keys
-from compileboard.app.screens.fleet.alerts import build_alerts
+from compileboard.app.screens.dashboard.alerts import build_alerts
 
 blueprint = Blueprint("alerts", __name__)
 

@@ -6,8 +6,8 @@ from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from compileboard.app.db import get_settings, request_origin
-from compileboard.app.imports.queue import ENDED, ImportQueue
 from compileboard.app.imports.upload import FORBIDDEN, accept_upload
+from compileboard.app.screens.dashboard.imports import build_import, build_imports, describe_no_import
 from compileboard.app.web.security import READ_ONLY, is_writable
 
 blueprint = Blueprint("imports", __name__)
@@ -18,12 +18,9 @@ SHOWN = 20
 def index() -> str:
     """Show the form and the newest imports."""
     settings = get_settings()
-    listing = ImportQueue(settings.db).list_newest(SHOWN)
-    waits = any(upload.state not in ENDED for upload in listing)
     return render_template(
         "imports/index.html",
-        listing=listing,
-        waits=waits,
+        screen=build_imports(settings.db, SHOWN),
         open=is_writable(settings) and settings.uploads == "yes",
         no=FORBIDDEN if is_writable(settings) else READ_ONLY,
     )
@@ -39,7 +36,7 @@ def start() -> Response:
 @blueprint.get("/imports/<import_id>")
 def show(import_id: str) -> str:
     """Show one import."""
-    upload = ImportQueue(get_settings().db).load(import_id)
+    upload = build_import(get_settings().db, import_id)
     if upload is None:
-        abort(404, f"There is no import {import_id[:80]}; how an import ended is known for a day.")
-    return render_template("imports/one.html", upload=upload, waits=upload.state not in ENDED)
+        abort(404, describe_no_import(import_id))
+    return render_template("imports/one.html", upload=upload)
