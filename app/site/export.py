@@ -19,10 +19,11 @@ from pathlib import Path
 from flask import render_template
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.dashboard.health import get_health
 from compileboard.app.queries.engine import Engine, SqliteEngine
-from compileboard.app.queries.fleet.runs import list_runs
+from compileboard.app.queries.fleet.runs import RunFilter
+from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.resources import __version__, resource_folder
+from compileboard.app.screens.fleet.runs import DEFAULT_ORDER, RunsFilters, build_runs
 from compileboard.app.settings import Settings
 from compileboard.app.site.crawl import FOLDER, Crawled, bind, crawl, fetch, make_copying_app, write_data
 from compileboard.app.site.folder import FolderError, Stage, publish, read_written, staging
@@ -75,7 +76,6 @@ INDEX = f"{FOLDER}/index.json"
 # What goes beside a folder of static files; a page names the rest itself.
 _LICENCES = ("vendor/README.md", "vendor/plotly/LICENSE", "vendor/plotly/VERSION")
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
-_MOST_AT_ONCE = 500  # rows that list_runs is asked for at once
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,12 @@ def export_site(
     reader.execute("begin")
     app = make_copying_app(reader, settings, options.now_us, source=options.source)
     engine = SqliteEngine(reader)
-    rows = _list_newest(engine, options.runs)
-    newest = list({(suite, name): run_id for run_id, suite, name in reversed(rows)}.values())
-    chooser = PageSelector(
-        bind(app), {run_id for run_id, _suite, _name in rows}, newest, options.payloads, options.source
-    )
-    written = ExportReport(len(rows), get_health(reader).run_count, options.source)
+    filters = RunsFilters(RunFilter(), DEFAULT_ORDER, None, options.runs, is_counted=True)
+    screen = build_runs(engine, filters, RecorderClock(options.now_us, settings.stale_after_s))
+    runs = [listed.run for listed in screen.runs]
+    newest = list({(run.suite, run.name): run.id for run in reversed(runs)}.values())
+    chooser = PageSelector(bind(app), {run.id for run in runs}, newest, options.payloads, options.source)
+    written = ExportReport(len(runs), screen.run_count or 0, options.source)
     app.add_url_rule(ABOUT, "site.about", lambda: render_template("site/about.html", written=written))
     app.add_url_rule(MISSING, "site.missing", lambda: render_template("site/missing.html"))
     read_written(folder)  # a marker that cannot be used is said before the work
@@ -155,19 +155,6 @@ def export_site(
     if say:
         say("")
     return written
-
-
-def _list_newest(engine: Engine, count: int) -> list[tuple[str, str | None, str]]:
-    """List id, suite and name of the newest runs."""
-    found: list[tuple[str, str | None, str]] = []
-    cursor: str | None = None
-    while len(found) < count:
-        page = list_runs(engine, cursor=cursor, limit=min(count - len(found), _MOST_AT_ONCE), pinned_first=False)
-        found += [(row.id, row.suite, row.name) for row in page.rows]
-        cursor = page.next
-        if cursor is None:
-            break
-    return found
 
 
 def _finish(
