@@ -12,7 +12,7 @@ from typing import Any
 from compileboard.app.queries.dashboard.incidents import get_detection
 from compileboard.app.queries.fleet.series import SeriesRun, get_newest, list_point_runs, list_runs_with_results_since
 
-VERSION = 3  # of the detector: one more when it would find otherwise, then everything is looked at again
+VERSION = 4  # of the detector: one more when it would find otherwise, then everything is looked at again
 
 
 @dataclass(frozen=True)
