@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.terminal.progress_line import ProgressLine, progress_line
+from tests.fault.screen import Screen
 from tests.tools.observed import Workplace
-from tests.tools.screen import Screen
 
 ROWS, COLUMNS = 12, 60
 FILL = 'import sys, time\nfor n in range(14): print("line", n)\n'

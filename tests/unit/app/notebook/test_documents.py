@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from tests.tools.history import record_history
-from tests.tools.notebooks import NOTEBOOK, PAGE, fill_tables, run_notebook
+from tests.unit.app.notebook.documents import NOTEBOOK, PAGE, fill_tables, run_notebook
 
 
 def test_the_tables_of_the_page_are_those_of_the_code() -> None:

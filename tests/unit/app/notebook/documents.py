@@ -1,6 +1,6 @@
 """Run docs/notebook.ipynb over the demo's history, as an H200 measured it; write the tables of docs/notebook.md.
 
-`python -m tests.tools.notebooks` writes both anew.
+`python -m tests.unit.app.notebook.documents` writes both anew.
 """
 
 from __future__ import annotations
