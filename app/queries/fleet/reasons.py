@@ -44,8 +44,9 @@ _ALL_LIMITS = """,
 _FUNCTION_LIMITS = """,
   (
     select coalesce(sum(u.recompile_limit_count), 0)
-    from run_functions as u
-    where u.function_id = d.function_id
+    from recompile_causes as c
+    join run_functions as u on u.function_id = c.function_id
+    where c.id = :id
   ) as limit_count
 """
 
