@@ -8,6 +8,10 @@ write differently is a macro that the engine replaces:
     $div            division of integers
     $in(:names)     in a sequence: `r.id $in(:run_ids)`
     $each(:names)   the sequence as a table with the column `value`: `from $each(:run_ids) as wanted`
+
+Two statements a second engine has to write in its own words: `models.LATEST_SQL`, whose join has a select of its own,
+and `trends.RUNS_SQL`, which reads a driver's version out of JSON. `comparison`, `reason_events` and `sides` beside this
+module read a run's own records, through a connection.
 """
 
 from __future__ import annotations
