@@ -7,16 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from compileboard.app.queries.fields import (
-    CompileId,
-    Count,
-    FileName,
-    FunctionName,
-    LineNumber,
-    Rank,
-    SourceLine,
-    Stack,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.run.compiles import Outcome
 from compileboard.app.queries.run.shapes import MOST_RECORDS, ShapeCompile, SymbolRecord
 from compileboard.app.schema import PRIVATE
@@ -41,10 +32,10 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class _Place:
-    file: FileName
-    line: LineNumber
-    source_line: SourceLine
-    stack: Stack
+    file: fields.FileName
+    line: fields.LineNumber
+    source_line: fields.SourceLine
+    stack: fields.Stack
     record_id: int | None = field(metadata=PRIVATE)
 
 
@@ -54,7 +45,7 @@ class ShapeGuard(_Place):
 
     expression: Annotated[str | None, "The condition as torch writes it."]
     words: Annotated[str, "The condition in words."]
-    count: Annotated[Count, "How often it was added."]
+    count: Annotated[fields.Count, "How often it was added."]
     by_user: Annotated[bool, "Whether a line of the user's caused it: torch and its backend add some of their own."]
 
 
@@ -89,8 +80,8 @@ class FixedDimension:
     """A dimension of an input that was 0 or 1 beside dynamic ones: torch compiles those in."""
 
     name: Annotated[str, "The input's name in the graph."]
-    dim: Annotated[Count, "The dimension."]
-    size: Annotated[Count, "Its size."]
+    dim: Annotated[fields.Count, "The dimension."]
+    size: Annotated[fields.Count, "Its size."]
 
 
 @dataclass(frozen=True)
@@ -98,12 +89,12 @@ class ShapeCompileRow:
     """One compile that has symbolic shapes."""
 
     compile_key: Annotated[int, "`id` of the compile."]
-    compile_id: CompileId
-    rank: Rank
-    function: FunctionName
-    file: FileName
+    compile_id: fields.CompileId
+    rank: fields.Rank
+    function: fields.FunctionName
+    file: fields.FileName
     outcome: Outcome
-    record_count: Annotated[Count, f"Records of its symbolic shapes; the first {MOST_RECORDS} are read."]
+    record_count: Annotated[fields.Count, f"Records of its symbolic shapes; the first {MOST_RECORDS} are read."]
     symbols: Annotated[tuple[ShapeSymbol, ...], "Its symbols."]
     other_guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name no symbol."]
     fixed: Annotated[tuple[FixedDimension, ...], "0 and 1 that were compiled in."]

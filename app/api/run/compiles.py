@@ -9,22 +9,7 @@ from typing import Annotated, Any
 from compileboard.app.analysis.rows import compilation_row
 from compileboard.app.api.answers import PageQuery, operation
 from compileboard.app.db import get_reader
-from compileboard.app.queries.fields import (
-    SORT_HELP,
-    CompileId,
-    CompileKey,
-    Count,
-    DurationUs,
-    FileName,
-    FunctionName,
-    LineNumber,
-    ProcessId,
-    Rank,
-    RowId,
-    SequenceNumber,
-    Stack,
-    TimeUs,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.parameters import Parameter, order_by
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, run
@@ -56,7 +41,7 @@ _UNITS = {
 class CompileSort:
     """The order of a list of compiles."""
 
-    sort: Annotated[str, order_by(ORDERS), SORT_HELP] = "started.asc"
+    sort: Annotated[str, order_by(ORDERS), fields.SORT_HELP] = "started.asc"
 
 
 @dataclass(frozen=True)
@@ -73,24 +58,24 @@ class BreakOfRun:
 def _describe_record() -> Keywords:
     """Describe a CompilationMetrics record: what is ours, and every metric that torch has."""
     ours: dict[str, Any] = {
-        "id": RowId,
-        "sequence": SequenceNumber,
-        "process_id": ProcessId,
-        "rank": Rank,
-        "compile_key": CompileKey,
-        "compile_id": CompileId,
+        "id": fields.RowId,
+        "sequence": fields.SequenceNumber,
+        "process_id": fields.ProcessId,
+        "rank": fields.Rank,
+        "compile_key": fields.CompileKey,
+        "compile_id": fields.CompileId,
         "kind": Annotated[str, one_of(("forward", "backward", "runtime")), "Which part of a compile the record is of."],
-        "function": FunctionName,
-        "file": FileName,
-        "line": LineNumber,
+        "function": fields.FunctionName,
+        "file": fields.FileName,
+        "line": fields.LineNumber,
         "outcome": Outcome,
-        "start_us": Annotated[TimeUs | None, "Start."],
-        "duration_us": Annotated[DurationUs | None, "Duration."],
+        "start_us": Annotated[fields.TimeUs | None, "Start."],
+        "duration_us": Annotated[fields.DurationUs | None, "Duration."],
         "duration_source": Annotated[
             str | None, "torch's fields that the duration is of, `duration_us` where it has that."
         ],
         "phases_us": RecordPhaseTimes,
-        "restart_count": Annotated[Count, "Restarts of the analysis."],
+        "restart_count": Annotated[fields.Count, "Restarts of the analysis."],
     }
     described = {name: describe_type(hint, {}) for name, hint in ours.items()}
     metrics = {
@@ -114,7 +99,7 @@ CompilationRow = Annotated[
 class FrameCompile:
     """One compile of the same frame."""
 
-    id: RowId
+    id: fields.RowId
     compile_id: Annotated[str, "Compile id."]
     outcome: Outcome
 
@@ -123,7 +108,7 @@ class FrameCompile:
 class CompileDetail(CompileRow):
     """One compile with all that belongs to it. The lists of events have at most 100 rows."""
 
-    stack: Stack
+    stack: fields.Stack
     chain: Annotated[Sequence[FrameCompile], "Every compile of the frame, first to last: at most 500."]
     restart_reasons: Annotated[Sequence[str], "Why dynamo began again."]
     compilations: Annotated[Sequence[CompilationRow], "Its records."]

@@ -7,30 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from compileboard.app.queries.fields import (
-    BreakReason,
-    CompileId,
-    CompileKey,
-    CompilesUs,
-    CompileUs,
-    Count,
-    DurationUs,
-    EventTime,
-    Explanation,
-    FileName,
-    Fingerprint,
-    FunctionName,
-    GbId,
-    GbType,
-    Hints,
-    LineNumber,
-    ProcessId,
-    PublicBreak,
-    RunId,
-    SequenceNumber,
-    SourceLine,
-    TimeUs,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.fleet.reasons import ReasonSubject, TrendGrid
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.parameters import Parameter
@@ -52,25 +29,25 @@ class BreakFilter:
 
 
 @dataclass(frozen=True)
-class DistinctBreak(PublicBreak):
+class DistinctBreak(fields.PublicBreak):
     """One distinct graph break with what it came to in the runs looked at."""
 
     id: Annotated[int, "Number in this database."]
-    fingerprint: Fingerprint
-    gb_id: GbId
-    gb_type: GbType
-    reason: BreakReason
-    explanation: Explanation
-    hints: Hints
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    source_line: SourceLine
-    break_count: Annotated[Count, "Graph breaks."]
-    run_count: Annotated[Count, "Runs that have it."]
-    compile_us: CompilesUs
-    first_us: Annotated[TimeUs, "Start of the first run that has it."]
-    last_us: Annotated[TimeUs, "Start of the last run."]
+    fingerprint: fields.Fingerprint
+    gb_id: fields.GbId
+    gb_type: fields.GbType
+    reason: fields.BreakReason
+    explanation: fields.Explanation
+    hints: fields.Hints
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    source_line: fields.SourceLine
+    break_count: Annotated[fields.Count, "Graph breaks."]
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: fields.CompilesUs
+    first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
+    last_us: Annotated[fields.TimeUs, "Start of the last run."]
 
     @property
     def kind(self) -> str:
@@ -82,11 +59,11 @@ class DistinctBreak(PublicBreak):
 class BreakSummary:
     """Sums."""
 
-    distinct_count: Annotated[Count, "Distinct graph breaks."]
-    function_count: Annotated[Count, "Functions."]
-    run_count: Annotated[Count, "Runs that have any."]
-    break_count: Annotated[Count, "Graph breaks."]
-    compile_us: Annotated[DurationUs | None, "Time of the compiles that had them."]
+    distinct_count: Annotated[fields.Count, "Distinct graph breaks."]
+    function_count: Annotated[fields.Count, "Functions."]
+    run_count: Annotated[fields.Count, "Runs that have any."]
+    break_count: Annotated[fields.Count, "Graph breaks."]
+    compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that had them."]
 
 
 @dataclass(frozen=True)
@@ -94,16 +71,16 @@ class BreakEvent:
     """One graph break."""
 
     id: Annotated[int, "Number of the row."]
-    run_id: RunId
-    process_id: ProcessId
-    sequence: SequenceNumber
-    compile_key: CompileKey
-    compile_id: CompileId
-    line: LineNumber
+    run_id: fields.RunId
+    process_id: fields.ProcessId
+    sequence: fields.SequenceNumber
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    line: fields.LineNumber
     outcome: Annotated[str, "What came of it."]
-    time_us: EventTime
+    time_us: fields.EventTime
     compile_outcome: Annotated[str | None, "What became of the compile."]
-    compile_us: CompileUs
+    compile_us: fields.CompileUs
 
 
 _EVENTS_SQL = """

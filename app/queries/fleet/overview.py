@@ -9,22 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from compileboard.app.queries import fields
 from compileboard.app.queries.engine import Engine, Row
-from compileboard.app.queries.fields import (
-    BreakReason,
-    CompilesUs,
-    Count,
-    DurationUs,
-    FileName,
-    FunctionName,
-    GbId,
-    GbType,
-    LineNumber,
-    RunId,
-    SourceLine,
-    StartTime,
-    Title,
-)
 from compileboard.app.queries.newest import SHOWN_STATE
 from compileboard.app.queries.page import recorded_us
 
@@ -33,33 +19,33 @@ from compileboard.app.queries.page import recorded_us
 class DatabaseTotals:
     """Sums over every run."""
 
-    run_count: Annotated[Count, "Runs."]
-    running_count: Annotated[Count, "Runs that are running."]
-    compile_count: Annotated[Count, "Compiles."]
-    recompile_count: Annotated[Count, "Recompiles."]
-    graph_break_count: Annotated[Count, "Graph breaks."]
-    recompile_limit_count: Annotated[Count, "Compiles that hit the recompile limit."]
-    failure_count: Annotated[Count, "Failed compiles."]
-    runtime_failure_count: Annotated[Count, "Exceptions while compiled code ran, or that ended a program."]
-    failed_run_count: Annotated[Count, "Runs with a failure of either kind, or a failed result."]
-    compile_us: Annotated[DurationUs | None, "Compile time."]
-    recompile_us: Annotated[DurationUs | None, "Time of recompiles."]
+    run_count: Annotated[fields.Count, "Runs."]
+    running_count: Annotated[fields.Count, "Runs that are running."]
+    compile_count: Annotated[fields.Count, "Compiles."]
+    recompile_count: Annotated[fields.Count, "Recompiles."]
+    graph_break_count: Annotated[fields.Count, "Graph breaks."]
+    recompile_limit_count: Annotated[fields.Count, "Compiles that hit the recompile limit."]
+    failure_count: Annotated[fields.Count, "Failed compiles."]
+    runtime_failure_count: Annotated[fields.Count, "Exceptions while compiled code ran, or that ended a program."]
+    failed_run_count: Annotated[fields.Count, "Runs with a failure of either kind, or a failed result."]
+    compile_us: Annotated[fields.DurationUs | None, "Compile time."]
+    recompile_us: Annotated[fields.DurationUs | None, "Time of recompiles."]
 
 
 @dataclass(frozen=True)
 class RunPoint:
     """One run."""
 
-    run_id: RunId
+    run_id: fields.RunId
     name: Annotated[str, "Name."]
-    title: Title
+    title: fields.Title
     suite: Annotated[str | None, "Suite."]
     state: Annotated[str, "Its state."]
-    started_us: StartTime
-    compile_count: Annotated[Count, "Compiles."]
-    recompile_count: Annotated[Count, "Recompiles."]
-    graph_break_count: Annotated[Count, "Graph breaks."]
-    compile_us: Annotated[DurationUs | None, "Compile time."]
+    started_us: fields.StartTime
+    compile_count: Annotated[fields.Count, "Compiles."]
+    recompile_count: Annotated[fields.Count, "Recompiles."]
+    graph_break_count: Annotated[fields.Count, "Graph breaks."]
+    compile_us: Annotated[fields.DurationUs | None, "Compile time."]
     has_failed: Annotated[bool, "Whether a compile, running code or a result of it failed."] = False
     is_observed: Annotated[bool, "Whether torch was seen; a file of results counts nothing but its own columns."] = True
 
@@ -74,16 +60,16 @@ class TopBreak:
     """One distinct graph break."""
 
     distinct_id: Annotated[int, "`id` of the distinct graph break."]
-    gb_id: GbId
-    gb_type: GbType
-    reason: BreakReason
-    source_line: SourceLine
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    break_count: Annotated[Count, "Graph breaks."]
-    run_count: Annotated[Count, "Runs that have it."]
-    compile_us: CompilesUs
+    gb_id: fields.GbId
+    gb_type: fields.GbType
+    reason: fields.BreakReason
+    source_line: fields.SourceLine
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    break_count: Annotated[fields.Count, "Graph breaks."]
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: fields.CompilesUs
 
 
 @dataclass(frozen=True)
@@ -93,11 +79,11 @@ class TopFunction:
     function_id: Annotated[int, "Number in this database."]
     name: Annotated[str, "Qualified name."]
     file: Annotated[str, "File."]
-    recompile_count: Annotated[Count, "Recompiles."]
-    recompile_limit_count: Annotated[Count, "Compiles that hit the recompile limit."]
-    compile_count: Annotated[Count, "Compiles."]
-    run_count: Annotated[Count, "Runs that have it."]
-    compile_us: CompilesUs
+    recompile_count: Annotated[fields.Count, "Recompiles."]
+    recompile_limit_count: Annotated[fields.Count, "Compiles that hit the recompile limit."]
+    compile_count: Annotated[fields.Count, "Compiles."]
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: fields.CompilesUs
 
 
 @dataclass(frozen=True)
@@ -106,7 +92,7 @@ class RunSeries:
 
     suite: Annotated[str | None, "Suite."]
     name: Annotated[str, "Name."]
-    run_count: Annotated[Count, "Runs."]
+    run_count: Annotated[fields.Count, "Runs."]
 
 
 _SCOPE = """

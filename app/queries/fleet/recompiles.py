@@ -6,29 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.queries.fields import (
-    Category,
-    CategoryMeaning,
-    CompileId,
-    CompileKey,
-    CompilesUs,
-    CompileUs,
-    Count,
-    DurationUs,
-    EventTime,
-    FileName,
-    Fingerprint,
-    FunctionName,
-    GuardSource,
-    LineNumber,
-    ProcessId,
-    RecompiledFrom,
-    RunId,
-    SequenceNumber,
-    SourceLine,
-    Suggestion,
-    TimeUs,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.fleet.reasons import ReasonSubject, TrendGrid
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.parameters import Parameter
@@ -46,7 +24,7 @@ class CauseFilter:
 
 
 @dataclass(frozen=True)
-class RecompileCause(CategoryMeaning):
+class RecompileCause(fields.CategoryMeaning):
     """One cause of recompiles with what it came to in the runs looked at.
 
     `recompile_count` counts recompiles whose newest cache entry failed on it, so that each recompile has one cause;
@@ -54,33 +32,33 @@ class RecompileCause(CategoryMeaning):
     """
 
     id: Annotated[int, "Number in this database."]
-    fingerprint: Fingerprint
-    category: Category
-    source: GuardSource
+    fingerprint: fields.Fingerprint
+    category: fields.Category
+    source: fields.GuardSource
     reason: Annotated[str, "The failed guard in torch's words, as first seen."]
-    suggestion: Suggestion
-    function: FunctionName
-    file: FileName
-    recompile_count: Annotated[Count, "Recompiles whose newest cache entry failed on it: each recompile has one cause."]
-    guard_failure_count: Annotated[Count, "Cache entries that failed on it."]
-    run_count: Annotated[Count, "Runs that have it."]
-    compile_us: CompilesUs
-    first_us: Annotated[TimeUs, "Start of the first run that has it."]
-    last_us: Annotated[TimeUs, "Start of the last run."]
-    limit_count: Annotated[Count, "Compiles of its function that hit the recompile limit."]
+    suggestion: fields.Suggestion
+    function: fields.FunctionName
+    file: fields.FileName
+    recompile_count: fields.CauseRecompiles
+    guard_failure_count: Annotated[fields.Count, "Cache entries that failed on it."]
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: fields.CompilesUs
+    first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
+    last_us: Annotated[fields.TimeUs, "Start of the last run."]
+    limit_count: Annotated[fields.Count, "Compiles of its function that hit the recompile limit."]
 
 
 @dataclass(frozen=True)
 class CauseSummary:
     """Sums."""
 
-    cause_count: Annotated[Count, "Causes."]
-    function_count: Annotated[Count, "Functions."]
-    run_count: Annotated[Count, "Runs that have any."]
-    recompile_count: Annotated[Count, "Recompiles."]
-    guard_failure_count: Annotated[Count, "Failed cache entries."]
-    compile_us: Annotated[DurationUs | None, "Time of the compiles that had them."]
-    limit_count: Annotated[Count, "Compiles that hit the recompile limit, of all functions."]
+    cause_count: Annotated[fields.Count, "Causes."]
+    function_count: Annotated[fields.Count, "Functions."]
+    run_count: Annotated[fields.Count, "Runs that have any."]
+    recompile_count: Annotated[fields.Count, "Recompiles."]
+    guard_failure_count: Annotated[fields.Count, "Failed cache entries."]
+    compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that had them."]
+    limit_count: Annotated[fields.Count, "Compiles that hit the recompile limit, of all functions."]
 
 
 @dataclass(frozen=True)
@@ -88,22 +66,22 @@ class CauseEvent:
     """One guard failure and the recompile it led to."""
 
     id: Annotated[int, "`id` of the recompile."]
-    run_id: RunId
-    process_id: ProcessId
-    sequence: SequenceNumber
-    compile_key: CompileKey
-    compile_id: CompileId
-    recompiled_from: RecompiledFrom
-    time_us: EventTime
-    position: Annotated[Count, "0 is the newest cache entry."]
+    run_id: fields.RunId
+    process_id: fields.ProcessId
+    sequence: fields.SequenceNumber
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    recompiled_from: fields.RecompiledFrom
+    time_us: fields.EventTime
+    position: Annotated[fields.Count, "0 is the newest cache entry."]
     cache_entry: Annotated[str | None, "Compile id of the cache entry."]
     reason: Annotated[str, "The failed guard."]
     expected: Annotated[str | None, "Expected."]
     actual: Annotated[str | None, "Came."]
-    source_line: SourceLine
-    line: LineNumber
+    source_line: fields.SourceLine
+    line: fields.LineNumber
     compile_outcome: Annotated[str | None, "What became of the compile."]
-    compile_us: CompileUs
+    compile_us: fields.CompileUs
 
 
 _EVENTS_SQL = """

@@ -9,17 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from compileboard.app.queries.fields import (
-    CompileId,
-    CompileKey,
-    Count,
-    FileName,
-    FunctionName,
-    LineNumber,
-    ProcessId,
-    Rank,
-    RowId,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.payloads import WRAPPER_ARTIFACTS
@@ -33,17 +23,17 @@ _WRAPPERS = ", ".join(f"'{name}'" for name in WRAPPER_ARTIFACTS)
 class AotGraph:
     """One graph that AOTAutograd compiled."""
 
-    id: RowId
+    id: fields.RowId
     artifact_id: Annotated[int, "`id` of the artifact that holds its metadata."]
-    process_id: ProcessId
-    rank: Rank
-    compile_key: CompileKey
-    compile_id: CompileId
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    place: Annotated[Count, "Which of the compile's graphs it is, from 1."]
-    graph_count: Annotated[Count, "Graphs of its compile: more than one where DDP splits it."]
+    process_id: fields.ProcessId
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    place: Annotated[fields.Count, "Which of the compile's graphs it is, from 1."]
+    graph_count: Annotated[fields.Count, "Graphs of its compile: more than one where DDP splits it."]
     summary: Annotated[
         dict[str, Any],
         "The metadata summed up: inputs mutated, outputs that alias, counts; null is not said.",

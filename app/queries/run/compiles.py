@@ -7,20 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from compileboard.app.queries.fields import (
-    Count,
-    DurationUs,
-    FileName,
-    FunctionName,
-    LineNumber,
-    Pid,
-    ProcessId,
-    Rank,
-    RecompileCategory,
-    RecompiledFrom,
-    RowId,
-    StartTime,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.page import FilterError, Page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.trace_files import find_start, load_body
@@ -85,26 +72,26 @@ class Phases:
 class CompileRow:
     """One attempt to compile a frame."""
 
-    id: RowId
-    process_id: ProcessId
-    pid: Pid
-    generation: Annotated[Count, "How often the process had called `reset()`: compile ids start again."]
+    id: fields.RowId
+    process_id: fields.ProcessId
+    pid: fields.Pid
+    generation: Annotated[fields.Count, "How often the process had called `reset()`: compile ids start again."]
     compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
     frame_id: Annotated[int | None, "First number of the compile id."]
     frame_compile_id: Annotated[int | None, "Second number of the compile id."]
-    rank: Rank
-    function: FunctionName
-    file: FileName
-    line: LineNumber
+    rank: fields.Rank
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
     resumed_at: Annotated[int | None, "Line at which it goes on after a graph break."]
     outcome: Outcome
-    started_us: StartTime
-    duration_us: Annotated[DurationUs | None, "Duration of its forward record."]
-    total_us: Annotated[DurationUs | None, "Forward and backward records together."]
-    attempt_count: Annotated[Count, "Analyses, restarts included."]
-    graph_break_count: Annotated[Count, "Graph breaks."]
-    recompiled_from: RecompiledFrom
-    recompile_category: RecompileCategory
+    started_us: fields.StartTime
+    duration_us: Annotated[fields.DurationUs | None, "Duration of its forward record."]
+    total_us: Annotated[fields.DurationUs | None, "Forward and backward records together."]
+    attempt_count: Annotated[fields.Count, "Analyses, restarts included."]
+    graph_break_count: Annotated[fields.Count, "Graph breaks."]
+    recompiled_from: fields.RecompiledFrom
+    recompile_category: fields.RecompileCategory
     phases: Phases = field(metadata=PRIVATE)
 
     @property

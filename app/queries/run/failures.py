@@ -6,19 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.queries.fields import (
-    CompileId,
-    CompileKey,
-    Count,
-    DurationUs,
-    EventTime,
-    FileName,
-    FunctionName,
-    LineNumber,
-    ProcessId,
-    Rank,
-    RowId,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.compiles import OUTCOMES
 from compileboard.app.queries.run.trace_files import load_body
@@ -34,21 +22,21 @@ class FailureRow:
     program was; the same one again is counted, not listed.
     """
 
-    id: RowId
-    process_id: ProcessId
-    rank: Rank
-    compile_key: CompileKey
-    compile_id: CompileId
+    id: fields.RowId
+    process_id: fields.ProcessId
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
     outcome: Annotated[str | None, one_of(OUTCOMES), "What became of the compile."]
     phase: Annotated[str, one_of(("compile", "forward", "backward", "wrapper", "program")), "What raised it."]
-    occurrence_count: Annotated[Count, "How often the same was raised; 1 of a compile."]
+    occurrence_count: Annotated[fields.Count, "How often the same was raised; 1 of a compile."]
     ended_program: Annotated[bool, "Whether it ended the program."]
-    function: FunctionName
-    file: FileName
-    line: LineNumber
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
     error_type: Annotated[str | None, "Type of the exception."]
     message: Annotated[str | None, "What it said."]
-    time_us: EventTime
+    time_us: fields.EventTime
     text: Annotated[str, "The traceback."]
 
 
@@ -68,19 +56,19 @@ class FailureGroup:
 class CacheLookup:
     """One look-up in a cache."""
 
-    id: RowId
-    process_id: ProcessId
-    rank: Rank
-    compile_key: CompileKey
-    compile_id: CompileId
-    function: FunctionName
+    id: fields.RowId
+    process_id: fields.ProcessId
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    function: fields.FunctionName
     cache: Annotated[str, one_of(("fx_graph", "aot_autograd")), "Which cache."]
     result: Annotated[str, one_of(("hit", "miss", "bypass")), "What it answered."]
     key: Annotated[str | None, "Key of the cache entry."]
     reason: Annotated[str | None, "Why."]
-    time_taken_us: Annotated[DurationUs | None, "Time it took."]
-    time_saved_us: Annotated[DurationUs | None, "Time that torch says it saved."]
-    time_us: EventTime
+    time_taken_us: Annotated[fields.DurationUs | None, "Time it took."]
+    time_saved_us: Annotated[fields.DurationUs | None, "Time that torch says it saved."]
+    time_us: fields.EventTime
 
 
 @dataclass(frozen=True)
@@ -90,25 +78,25 @@ class CacheResult:
     cache: Annotated[str, "fx_graph or aot_autograd."]
     result: Annotated[str, "hit, miss or bypass."]
     reason: Annotated[str | None, "Why."]
-    lookup_count: Annotated[Count, "Look-ups."]
-    time_taken_us: Annotated[DurationUs | None, "Time they took."]
-    time_saved_us: Annotated[DurationUs | None, "Time that torch says they saved."]
+    lookup_count: Annotated[fields.Count, "Look-ups."]
+    time_taken_us: Annotated[fields.DurationUs | None, "Time they took."]
+    time_saved_us: Annotated[fields.DurationUs | None, "Time that torch says they saved."]
 
 
 @dataclass(frozen=True)
 class CudagraphSkip:
     """One CUDA graph that inductor could not use."""
 
-    id: RowId
-    process_id: ProcessId
-    rank: Rank
-    compile_key: CompileKey
-    compile_id: CompileId
-    function: FunctionName
-    file: FileName
-    line: LineNumber
+    id: fields.RowId
+    process_id: fields.ProcessId
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
     reason: Annotated[str, "Why."]
-    time_us: EventTime
+    time_us: fields.EventTime
 
 
 def _after(columns: str, table: str, extra: str = "") -> tuple[str, str]:

@@ -7,82 +7,61 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.queries.fields import (
-    BreakReason,
-    CompileId,
-    CompileKey,
-    CompilesUs,
-    CompileUs,
-    Count,
-    EventTime,
-    Explanation,
-    FileName,
-    FunctionName,
-    GbId,
-    GbType,
-    Hints,
-    LineNumber,
-    ProcessId,
-    PublicBreak,
-    Rank,
-    RowId,
-    SourceLine,
-    Stack,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.trace_files import list_stack, load_body
 from compileboard.app.schema import one_of
 
 
 @dataclass(frozen=True)
-class GraphBreakRow(PublicBreak):
+class GraphBreakRow(fields.PublicBreak):
     """One graph break."""
 
-    id: RowId
-    process_id: ProcessId
-    rank: Rank
-    compile_key: CompileKey
-    compile_id: CompileId
+    id: fields.RowId
+    process_id: fields.ProcessId
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
     distinct_id: Annotated[int, "`id` of the distinct graph break."]
     fingerprint: Annotated[str, "What identifies the distinct graph break in every database."]
-    gb_id: GbId
-    gb_type: GbType
-    reason: BreakReason
-    explanation: Explanation
-    hints: Hints
+    gb_id: fields.GbId
+    gb_type: fields.GbType
+    reason: fields.BreakReason
+    explanation: fields.Explanation
+    hints: fields.Hints
     debug_context: Annotated[str | None, "torch's context of it."]
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    source_line: SourceLine
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    source_line: fields.SourceLine
     outcome: Annotated[
         str,
         one_of(("resumed", "skipped", "unknown")),
         "Whether the function goes on compiled after it (resumed) or its frame runs eagerly (skipped).",
     ]
-    time_us: EventTime
-    compile_us: CompileUs
-    stack: Stack
+    time_us: fields.EventTime
+    compile_us: fields.CompileUs
+    stack: fields.Stack
     text: Annotated[str, "All that torch wrote."]
 
 
 @dataclass(frozen=True)
-class RunDistinctBreak(PublicBreak):
+class RunDistinctBreak(fields.PublicBreak):
     """One distinct graph break with what it came to in one run."""
 
     distinct_id: Annotated[int, "`id` of the distinct graph break."]
-    gb_id: GbId
-    gb_type: GbType
-    reason: BreakReason
-    explanation: Explanation
-    hints: Hints
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    source_line: SourceLine
-    break_count: Annotated[Count, "Graph breaks."]
-    compile_us: CompilesUs
-    outcomes: Annotated[dict[str, Count], "Graph breaks by outcome."]
+    gb_id: fields.GbId
+    gb_type: fields.GbType
+    reason: fields.BreakReason
+    explanation: fields.Explanation
+    hints: fields.Hints
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    source_line: fields.SourceLine
+    break_count: Annotated[fields.Count, "Graph breaks."]
+    compile_us: fields.CompilesUs
+    outcomes: Annotated[dict[str, fields.Count], "Graph breaks by outcome."]
 
 
 BREAKS_SQL = """

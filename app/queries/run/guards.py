@@ -8,18 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from compileboard.app.queries.fields import (
-    CompileId,
-    CompileKey,
-    Count,
-    FileName,
-    FunctionName,
-    LineNumber,
-    ProcessId,
-    Rank,
-    RowId,
-    RunId,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page
 
 # What the list may be ordered by; each is never null.
@@ -30,7 +19,7 @@ class GuardRoot(NamedTuple):
     """One place."""
 
     root: Annotated[str, "Input or global: `L['x']`."]
-    guard_count: Annotated[Count, "Guards about it."]
+    guard_count: Annotated[fields.Count, "Guards about it."]
 
 
 Kinds = Annotated[dict[str, int], "Guards by torch's name of their kind, the most frequent first."]
@@ -41,30 +30,30 @@ Roots = Annotated[tuple[GuardRoot, ...], "Places that guards are about, the most
 class GuardSet:
     """The guards of one compile, summed up."""
 
-    id: RowId
-    run_id: RunId
+    id: fields.RowId
+    run_id: fields.RunId
     artifact_id: Annotated[int, "`id` of the artifact that holds them, as in `/runs/<run_id>/guards/<guards_id>`."]
-    process_id: ProcessId
-    rank: Rank
-    compile_key: CompileKey
-    compile_id: CompileId
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    guard_count: Annotated[Count | None, "Guards: conditions as torch prints them."]
+    process_id: fields.ProcessId
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    guard_count: Annotated[fields.Count | None, "Guards: conditions as torch prints them."]
     latency_us: Annotated[float | None, "Time that checking a whole set takes, measured by torch once. Microseconds."]
     kinds: Kinds
     roots: Roots
-    root_count: Annotated[Count | None, "Places in all."]
+    root_count: Annotated[fields.Count | None, "Places in all."]
 
 
 @dataclass(frozen=True)
 class GuardTotals:
     """What a run's guards come to."""
 
-    set_count: Annotated[Count, "Sets."]
-    guard_count: Annotated[Count | None, "Guards of all sets."]
-    timed_count: Annotated[Count, "Sets that torch timed."]
+    set_count: Annotated[fields.Count, "Sets."]
+    guard_count: Annotated[fields.Count | None, "Guards of all sets."]
+    timed_count: Annotated[fields.Count, "Sets that torch timed."]
     median_us: Annotated[
         float | None,
         "Median. Time that checking a whole set takes, measured by torch once. Microseconds.",

@@ -7,67 +7,42 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.queries.fields import (
-    Categorized,
-    Category,
-    CategoryMeaning,
-    CompileId,
-    CompileKey,
-    CompilesUs,
-    CompileUs,
-    Count,
-    DurationUs,
-    EventTime,
-    FileName,
-    FunctionName,
-    Generation,
-    GuardSource,
-    LineNumber,
-    Pid,
-    ProcessId,
-    Rank,
-    RecompileCategory,
-    RecompiledFrom,
-    RowId,
-    SourceLine,
-    StartTime,
-    Suggestion,
-)
+from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, decode_cursor, make_page, recorded_us
 
 
 @dataclass(frozen=True)
-class FailedGuard(Categorized):
+class FailedGuard(fields.Categorized):
     """Why one cache entry could not serve a call."""
 
-    position: Annotated[Count, "0 is the newest cache entry."]
+    position: Annotated[fields.Count, "0 is the newest cache entry."]
     cause_id: Annotated[int, "`id` of the cause."]
     cache_entry: Annotated[str | None, "Compile id of the cache entry."]
     reason: Annotated[str, "The failed guard in torch's words."]
-    category: Category
-    source: GuardSource
+    category: fields.Category
+    source: fields.GuardSource
     expected: Annotated[str | None, "What the guard expected."]
     actual: Annotated[str | None, "What came."]
-    suggestion: Suggestion
-    source_line: SourceLine
-    line: LineNumber
+    suggestion: fields.Suggestion
+    source_line: fields.SourceLine
+    line: fields.LineNumber
 
 
 @dataclass(frozen=True)
 class RecompileRow:
     """One recompile: a frame that already had cache entries."""
 
-    id: RowId
-    process_id: ProcessId
-    rank: Rank
-    compile_key: CompileKey
-    compile_id: CompileId
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    recompiled_from: RecompiledFrom
-    time_us: EventTime
-    compile_us: CompileUs
+    id: fields.RowId
+    process_id: fields.ProcessId
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    recompiled_from: fields.RecompiledFrom
+    time_us: fields.EventTime
+    compile_us: fields.CompileUs
     guards: Annotated[tuple[FailedGuard, ...], "The failed guard of every cache entry, the newest first."]
 
 
@@ -75,33 +50,33 @@ class RecompileRow:
 class Chain:
     """One frame that was compiled more than once."""
 
-    process_id: ProcessId
-    generation: Generation
+    process_id: fields.ProcessId
+    generation: fields.Generation
     frame_id: Annotated[int | None, "Frame."]
-    rank: Rank
-    pid: Pid
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    recompile_count: Annotated[Count, "Recompiles."]
-    compile_us: Annotated[DurationUs | None, "Time of the recompiles."]
-    limit_count: Annotated[Count, "Compiles that hit the recompile limit."]
+    rank: fields.Rank
+    pid: fields.Pid
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    recompile_count: Annotated[fields.Count, "Recompiles."]
+    compile_us: Annotated[fields.DurationUs | None, "Time of the recompiles."]
+    limit_count: Annotated[fields.Count, "Compiles that hit the recompile limit."]
 
 
 @dataclass(frozen=True)
-class RunCause(CategoryMeaning):
+class RunCause(fields.CategoryMeaning):
     """One cause of recompiles with what it came to in one run."""
 
     cause_id: Annotated[int, "`id` of the cause."]
-    category: Category
-    source: GuardSource
+    category: fields.Category
+    source: fields.GuardSource
     reason: Annotated[str, "The failed guard in torch's words, as first seen."]
-    suggestion: Suggestion
-    function: FunctionName
-    file: FileName
-    guard_failure_count: Annotated[Count, "Cache entries that failed on it."]
-    recompile_count: Annotated[Count, "Recompiles whose newest cache entry failed on it: each recompile has one cause."]
-    compile_us: CompilesUs
+    suggestion: fields.Suggestion
+    function: fields.FunctionName
+    file: fields.FileName
+    guard_failure_count: Annotated[fields.Count, "Cache entries that failed on it."]
+    recompile_count: fields.CauseRecompiles
+    compile_us: fields.CompilesUs
 
 
 @dataclass(frozen=True)
@@ -110,14 +85,14 @@ class LimitHit:
 
     compile_key: Annotated[int, "`id` of the compile."]
     compile_id: Annotated[str, "Compile id as torch prints it."]
-    process_id: ProcessId
-    rank: Rank
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    recompile_category: RecompileCategory
-    recompiled_from: RecompiledFrom
-    started_us: StartTime
+    process_id: fields.ProcessId
+    rank: fields.Rank
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    recompile_category: fields.RecompileCategory
+    recompiled_from: fields.RecompiledFrom
+    started_us: fields.StartTime
     fail_reason: Annotated[str | None, "What torch said."]
 
 
