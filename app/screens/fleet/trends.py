@@ -135,9 +135,7 @@ def build_trends(
         definition = by.name
         drawings = _measure(engine, filters, selected, definition, summaries, notes)
     drawings += [
-        TrendDrawing(
-            make_count_metric(kind), count_lines(reader, engine, kind, values, filters.sets.suite, filters.run_count)
-        )
+        TrendDrawing(make_count_metric(kind), count_lines(engine, kind, values, filters.sets.suite, filters.run_count))
         for kind, values in filters.counted.items()
         if values
     ]
@@ -169,7 +167,7 @@ def build_trend(
         kind, value = counted
         drawn = make_count_metric(kind)
         fields = dict.fromkeys(("model", *ModelSet.__dataclass_fields__)) | {"suite": selected.suite}
-        lines = [(line, fields) for line in count_lines(reader, engine, kind, [value], selected.suite, run_count)]
+        lines = [(line, fields) for line in count_lines(engine, kind, [value], selected.suite, run_count)]
     else:
         found = find_metric(metric, of_suite=model is None)
         if found is None:
@@ -275,9 +273,7 @@ def _list_changes(
     ]
 
 
-def count_lines(
-    reader: sqlite3.Connection, engine: Engine, kind: str, values: Sequence[str], suite: str | None, run_count: int
-) -> list[TrendLine]:
+def count_lines(engine: Engine, kind: str, values: Sequence[str], suite: str | None, run_count: int) -> list[TrendLine]:
     """Make the lines of what is counted in every run: one of COUNTED.
 
     Raises: FilterError if a value is no id or no category. UnknownCountedError if there is no such thing.
