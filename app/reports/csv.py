@@ -23,6 +23,7 @@ from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.run.timeline import NameTotal
 from compileboard.app.queries.run.trace_files import RejectSum
 from compileboard.app.reports.run.tables import BY_NAME, read_rows
+from compileboard.app.schema import list_names
 from compileboard.collectors.contract.fields import FIELDS
 from compileboard.collectors.store.rollups.results import ResultRow
 
@@ -47,7 +48,7 @@ COLUMNS: dict[str, Sequence[str]] = {
     "recompiles": (*_names(RecompileRow, "guards"), "guard_count", *(f"guard_{name}" for name in _GUARD), "guards"),
     "results": (*_names(ResultRow, "judge"), "gpu"),
     "artifacts": (*_names(ArtifactRow, "metadata"), "meaning"),
-    "spans_by_name": (*_names(NameTotal), "open_count"),
+    "spans_by_name": list_names(NameTotal),
     "guards": _names(GuardSet),
     "rejects": _names(RejectSum),
 }

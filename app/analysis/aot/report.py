@@ -6,10 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import starmap
+from typing import Annotated, Any
 
 from compileboard.app.analysis.aot.labels import PLAIN, WrapperCost
 from compileboard.app.analysis.aot.wrappers import explain_graph, list_unknown
+from compileboard.app.queries.fields import CompileId, Count, RowId
 from compileboard.app.queries.run.aot import AotGraph
 from compileboard.collectors.store.payloads import add_wrappers
 
@@ -17,67 +19,53 @@ _EXAMPLES = 5
 
 
 @dataclass(frozen=True)
-class GraphReport:
-    """One graph, what its wrappers do, and what the metadata does not tell of them.
+class AotGraphRow(AotGraph):
+    """One graph that AOTAutograd compiled."""
 
-    `trained` is whether the graph is of training, None where torch did not record it. `wrappers` are torch's names.
-    """
+    trained: Annotated[bool | None, "Whether it has a backward."]
+    wrappers: Annotated[tuple[str, ...], "torch's names of the wrappers that do something."]
+    findings: Annotated[tuple[WrapperCost, ...], "What they do, from the outermost to the innermost."]
+    unknown: Annotated[tuple[str, ...], "What torch did not say, a sentence each."]
 
-    graph: AotGraph
-    summary: Mapping[str, Any]
-    findings: tuple[WrapperCost, ...]
-    unknown: tuple[str, ...]
 
-    @property
-    def trained(self) -> bool | None:
-        """Return whether the graph has a backward."""
-        value: bool | None = self.summary.get("trained")
-        return value
+@dataclass(frozen=True)
+class GraphName:
+    """A graph."""
 
-    @property
-    def wrappers(self) -> tuple[str, ...]:
-        """List torch's names of the wrappers that do something, each once."""
-        return tuple(dict.fromkeys(finding.wrapper for finding in self.findings))
-
-    @property
-    def is_plain(self) -> bool:
-        """Return whether nothing but the plain wrapper is around the graph."""
-        return PLAIN in self.findings
+    id: RowId
+    compile_id: CompileId
 
 
 @dataclass(frozen=True)
 class RunWrapperCost:
-    """One cost of wrappers in a run: an example, how many graphs have it, and a few of these.
+    """One thing that wrappers of the run do."""
 
-    `title` is without the numbers of inputs and outputs; `examples` are (graph, compile id).
-    """
-
-    title: str
-    example: WrapperCost
-    graph_count: int
-    examples: tuple[tuple[int, str | None], ...]
+    title: Annotated[str, "What, without numbers."]
+    example: Annotated[WrapperCost, "One of them."]
+    graph_count: Annotated[Count, "Graphs that have it."]
+    graphs: Annotated[tuple[GraphName, ...], "The first five of them."]
 
 
 @dataclass(frozen=True)
 class RunReport:
     """What a run's graphs have in common."""
 
-    graph_count: int
-    trained_count: int
-    plain_count: int
-    findings: tuple[RunWrapperCost, ...]
+    graph_count: Annotated[Count, "Graphs that AOTAutograd compiled."]
+    trained_count: Annotated[Count, "Of these, with a backward."]
+    plain_count: Annotated[Count, "Of these, with nothing but the plain wrapper."]
+    findings: Annotated[tuple[RunWrapperCost, ...], "Distinct findings, that of the most graphs first."]
 
 
 def explain_graphs(
     graphs: Sequence[AotGraph], wrappers: Mapping[int, frozenset[str]], configs: Mapping[int, dict[str, Any]]
-) -> list[GraphReport]:
+) -> list[AotGraphRow]:
     """Explain graphs by their metadata, the wrappers that torch wrote and its configuration, both by compile."""
     return [_explain(graph, wrappers, configs) for graph in graphs]
 
 
 def _explain(
     graph: AotGraph, wrappers: Mapping[int, frozenset[str]], configs: Mapping[int, dict[str, Any]]
-) -> GraphReport:
+) -> AotGraphRow:
     summary = dict(graph.summary)
     key = graph.compile_key
     if key is not None and graph.graph_count == 1:
@@ -86,7 +74,14 @@ def _explain(
     functionalized = configs.get(key, {}).get("functionalize_rng_ops") if key is not None else None
     if summary.get("rng_functionalized") is None and isinstance(functionalized, bool):
         summary["rng_functionalized"] = functionalized
-    return GraphReport(graph, summary, tuple(explain_graph(summary)), tuple(list_unknown(summary)))
+    findings = tuple(explain_graph(summary))
+    return AotGraphRow(
+        **vars(graph) | {"summary": summary},
+        trained=summary.get("trained"),
+        wrappers=tuple(dict.fromkeys(finding.wrapper for finding in findings)),
+        findings=findings,
+        unknown=tuple(list_unknown(summary)),
+    )
 
 
 def sum_up_graphs(
@@ -120,4 +115,4 @@ def _count(them: Sequence[tuple[int, str | None, WrapperCost]]) -> int:
 
 def _sum_up(title: str, them: Sequence[tuple[int, str | None, WrapperCost]]) -> RunWrapperCost:
     graphs = {number: compile_id for number, compile_id, _finding in them}
-    return RunWrapperCost(title, them[0][2], len(graphs), tuple(graphs.items())[:_EXAMPLES])
+    return RunWrapperCost(title, them[0][2], len(graphs), tuple(starmap(GraphName, graphs.items()))[:_EXAMPLES])

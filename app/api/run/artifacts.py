@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.analysis.artifacts.changes import compare_artifacts
-from compileboard.app.analysis.rows import artifact_row
 from compileboard.app.analysis.text.diff import Fold, ShownRow
 from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.db import get_reader
@@ -15,10 +14,10 @@ from compileboard.app.queries.fields import Count
 from compileboard.app.queries.page import Page, read_id
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run import artifacts
-from compileboard.app.queries.run.artifacts import ArtifactFilter, ArtifactPairQuery, ArtifactRow, check_artifact_id
+from compileboard.app.queries.run.artifacts import ArtifactFilter, ArtifactPairQuery, check_artifact_id
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.schema import Keywords, one_of
-from compileboard.app.screens.run.artifacts import build_artifact, read_artifact
+from compileboard.app.screens.run.artifacts import ArtifactJson, build_artifact, explain_artifact, read_artifact
 
 _RUN = "/runs/<run_id>/artifacts"
 
@@ -31,14 +30,6 @@ class DiffQuery(ArtifactPairQuery):
         bool, Parameter(choices=("addresses",)), "Leave out memory addresses, object ids and made-up paths."
     ] = False
     context: Annotated[int, Keywords(minimum=1, maximum=1000), "Equal lines around a changed one."] = 3
-
-
-@dataclass(frozen=True)
-class ArtifactJson(ArtifactRow):
-    """One record that torch or another program wrote into a log under a name."""
-
-    meaning: Annotated[str, "What a record of that name is."]
-    state_meaning: Annotated[str, "The state in words."]
 
 
 @dataclass(frozen=True)
@@ -80,11 +71,7 @@ class ArtifactDiffJson:
 @operation(_RUN)
 def list_artifacts(detail: RunDetail, wanted: ArtifactFilter, page: PageQuery) -> Page[ArtifactJson]:
     """List what torch wrote into a run's logs beside its events, by name; of one compile in order."""
-    return artifacts.list_artifacts(get_reader(), detail.run.id, wanted, page.cursor, page.limit).map(_make_artifact)
-
-
-def _make_artifact(found: ArtifactRow) -> ArtifactJson:
-    return ArtifactJson(**artifact_row(found))
+    return artifacts.list_artifacts(get_reader(), detail.run.id, wanted, page.cursor, page.limit).map(explain_artifact)
 
 
 @operation(f"{_RUN}/<artifact_id>")
@@ -93,7 +80,7 @@ def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
     screen = build_artifact(get_reader(), detail.run.id, read_id(artifact_id))
     if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no artifact number {artifact_id[:40]}.")
-    row = artifact_row(screen.artifact) | {"state_meaning": screen.state.meaning}
+    row = vars(explain_artifact(screen.artifact)) | {"state_meaning": screen.state.meaning}
     return ArtifactText(**row, text=screen.artifact.text)
 
 
@@ -108,7 +95,7 @@ def get_diff(detail: RunDetail, wanted: DiffQuery) -> ArtifactDiffJson:
     """Return two artifacts, of this run or of any, compared by lines: at most 5000 rows, equal stretches folded."""
     a, b = (_find_artifact(detail.run.id, name, getattr(wanted, name)) for name in ("a", "b"))
     found = compare_artifacts(a, b, ignore=wanted.ignore, context=wanted.context)
-    sides, diff = (_make_artifact(found.a), _make_artifact(found.b), found.remark), found.diff
+    sides, diff = (explain_artifact(found.a), explain_artifact(found.b), found.remark), found.diff
     if diff is None:
         return ArtifactDiffJson(*sides)
     return ArtifactDiffJson(

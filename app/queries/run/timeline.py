@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compileboard.app.schema import published
+
 LANES = 64
 DRAWN = 4000  # spans of one window, all lanes together
 READ = 20_000  # spans of one window that are looked at to draw them, all lanes together
@@ -101,6 +103,7 @@ class NameTotal:
     longest_compile_id: str | None
 
     @property
+    @published
     def open_count(self) -> int:
         """Return how many have no end."""
         return self.span_count - self.instant_count - self.ended_count

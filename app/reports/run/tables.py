@@ -10,13 +10,8 @@ from typing import Any, NamedTuple
 from compileboard.app.analysis import rows
 from compileboard.app.analysis.models.table import cut_page
 from compileboard.app.analysis.rows import (
-    artifact_row,
-    graph_row,
-    no_stack_row,
     plain_row,
     result_row,
-    span_name_row,
-    stack_row,
 )
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import (
@@ -27,7 +22,6 @@ from compileboard.app.queries.run import (
     guards,
     recompiles,
     run,
-    stacks,
     timeline,
     trace_files,
 )
@@ -35,8 +29,9 @@ from compileboard.app.queries.run.models import ResultParts, get_result_parts, l
 from compileboard.app.reports.redaction import clean_row
 from compileboard.app.schema import get_plain
 from compileboard.app.screens.run.aot import list_graph_reports
+from compileboard.app.screens.run.artifacts import explain_artifact
 from compileboard.app.screens.run.shapes import list_shapes
-from compileboard.app.screens.run.stacks import read_stack_tree
+from compileboard.app.screens.run.stacks import list_stack_frames
 from compileboard.collectors.store.rollups.results import ExperimentResult, merge_results
 
 Row = dict[str, Any]
@@ -77,11 +72,11 @@ def _list_names(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Pa
 
 
 def _list_stacks(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
-    tree = read_stack_tree(connection, run_id)
-    nodes = [node for number, node in tree.nodes.items() if number]
-    codes = stacks.list_codes(connection, (node.id for node in nodes))
-    found = [no_stack_row(tree.without_stack)] if tree.without_stack else []
-    return Page((*found, *(stack_row(node, codes.get(node.id)) for node in nodes)), None)
+    return list_stack_frames(connection, run_id)  # all at once: a page makes the whole tree
+
+
+def _list_artifacts(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
+    return artifacts.list_artifacts(connection, run_id, None, cursor, limit).map(explain_artifact)
 
 
 def _list_rejects(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
@@ -93,12 +88,12 @@ def _list_guards(connection: sqlite3.Connection, run_id: str, cursor: str | None
 
 
 EXPLORED_TABLES = (
-    ReportTable("artifacts", artifacts.list_artifacts, artifact_row),
-    ReportTable("spans_by_name", _list_names, span_name_row),
-    ReportTable("stacks", _list_stacks, dict),
+    ReportTable("artifacts", _list_artifacts, get_plain),
+    ReportTable("spans_by_name", _list_names, get_plain),
+    ReportTable("stacks", _list_stacks, get_plain),
     ReportTable("guards", _list_guards, get_plain),
     ReportTable("symbols", list_shapes, get_plain),
-    ReportTable("aot", list_graph_reports, graph_row),
+    ReportTable("aot", list_graph_reports, get_plain),
     ReportTable("rejects", _list_rejects, plain_row),
 )
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compileboard.app.analysis.aot.report import GraphReport, RunReport, explain_graphs, sum_up_graphs
+from compileboard.app.analysis.aot.report import AotGraphRow, RunReport, explain_graphs, sum_up_graphs
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import aot
 from compileboard.app.queries.run.aot import AotGraph
@@ -17,7 +17,7 @@ class AotScreen:
     """What a run's graphs have in common, and one page of them."""
 
     report: RunReport
-    graphs: Sequence[GraphReport]
+    graphs: Sequence[AotGraphRow]
     next: str | None
 
 
@@ -34,7 +34,7 @@ def build_aot(reader: sqlite3.Connection, run_id: str, cursor: str | None = None
 
 def list_graph_reports(
     reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25
-) -> Page[GraphReport]:
+) -> Page[AotGraphRow]:
     """List a run's graphs as they were compiled, each explained.
 
     Raises: FilterError if the cursor cannot be used.
@@ -45,6 +45,6 @@ def list_graph_reports(
 
 def _explain(
     reader: sqlite3.Connection, graphs: Sequence[AotGraph], wrappers: Mapping[int, frozenset[str]]
-) -> list[GraphReport]:
+) -> list[AotGraphRow]:
     unsure = {row.compile_key for row in graphs if row.compile_key and row.summary.get("rng_functionalized") is None}
     return explain_graphs(graphs, wrappers, aot.read_configs(reader, sorted(unsure)))

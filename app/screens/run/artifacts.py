@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.analysis.artifacts.changes import (
     COMPARED,
@@ -16,7 +16,7 @@ from compileboard.app.analysis.artifacts.changes import (
     compare_pairs,
     list_missing,
 )
-from compileboard.app.analysis.artifacts.labels import TextView, describe_state, list_metadata, view_text
+from compileboard.app.analysis.artifacts.labels import TextView, describe_name, describe_state, list_metadata, view_text
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
 from compileboard.app.analysis.labels import Word
 from compileboard.app.queries.page import Page
@@ -59,6 +59,20 @@ def build_directory(
         loose=artifacts.list_loose(reader, run.id) if is_first else (),
         artifact_counts=artifacts.count_names(reader, run.id),
     )
+
+
+@dataclass(frozen=True)
+class ArtifactJson(ArtifactRow):
+    """One record that torch or another program wrote into a log under a name."""
+
+    meaning: Annotated[str, "What a record of that name is."]
+    state_meaning: Annotated[str, "The state in words."]
+
+
+def explain_artifact(row: ArtifactRow) -> ArtifactJson:
+    """Return one artifact without its text, with what its name and its state mean."""
+    values = {name: value for name, value in vars(row).items() if name in ArtifactRow.__dataclass_fields__}
+    return ArtifactJson(**values, meaning=describe_name(row.name), state_meaning=describe_state(row.state).meaning)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 from compileboard.app.analysis.compiles import ENDINGS, name_ending
 from compileboard.app.analysis.labels import Word
@@ -19,13 +20,17 @@ from compileboard.app.analysis.stacks import (
     build_tree,
     describe_ending,
     filter_matching,
+    is_library_name,
     lay_out,
     list_callers,
     list_frames,
     list_loose_stacks,
 )
+from compileboard.app.queries.fields import Count, DurationUs, LineNumber
+from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.stacks import (
     StackCompile,
+    StackNode,
     list_codes,
     list_loose_records,
     list_nodes,
@@ -116,4 +121,72 @@ def read_stack_tree(reader: sqlite3.Connection, run_id: str) -> StackTree:
         list_stack_compiles(reader, run_id),
         list_loose_records(reader, run_id),
         library=True,
+    )
+
+
+_ENDINGS_HELP = f"How those ended: {', '.join(f'`{ending}`' for ending in ENDINGS)}."
+
+
+@dataclass(frozen=True)
+class FrameRecords:
+    """Records of one name."""
+
+    name: Annotated[str, "Its name."]
+    record_count: Annotated[Count, "Records of that name."]
+    artifact_id: Annotated[int | None, "`id` of the first one's artifact; null for symbolic shapes."]
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """One frame of the stacks of compiles and of records outside them, shared by all that came through it."""
+
+    id: Annotated[int, "Number of the frame; 0 stands for compiles that have no stack."]
+    parent_id: Annotated[int | None, "The frame that called it, with a smaller `id`; null at the top."]
+    file: Annotated[str, "Its file: path in the repository, or module path."]
+    line: LineNumber
+    name: Annotated[str, "Name of the function."]
+    code: Annotated[str | None, "That line of the code; null with `--no-source`, and where torch gave none."]
+    is_library: Annotated[bool, "Whether the file is Python's, torch's or a well-known package's."]
+    compile_count: Annotated[Count, "Compiles started here and below."]
+    total_us: Annotated[DurationUs | None, "Their time."]
+    endings: Annotated[dict[str, Count], _ENDINGS_HELP]
+    compile_keys: Annotated[Sequence[int], "The compiles that this very frame is: not those below."]
+    records: Annotated[
+        Sequence[FrameRecords], "What was recorded at this very frame outside any compile: export, AOTInductor."
+    ]
+
+
+def list_stack_frames(
+    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 1_000_000
+) -> Page[StackFrame]:
+    """List the frames of a run's stacks, callers first; frame 0 is of compiles that have no stack.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after = int((decode_cursor(cursor, int) or (-1,))[0])
+    tree = read_stack_tree(reader, run_id)
+    nodes = [node for number, node in tree.nodes.items() if number > max(after, 0)][: limit + 1]
+    codes = list_codes(reader, (node.id for node in nodes[:limit]))
+    frames = [_make_frame(node, codes.get(node.id)) for node in nodes]
+    if after < 0 and tree.without_stack:
+        compiles = [row._replace(stack_id=0) for row in tree.without_stack]
+        nowhere = build_tree([StackNode(0, None, "", None, "")], compiles).root.children[0]
+        frames.insert(0, _make_frame(nowhere, None))
+    return make_page(frames, limit, lambda frame: (frame.id,))
+
+
+def _make_frame(node: StackTreeNode, code: str | None) -> StackFrame:
+    return StackFrame(
+        id=node.id,
+        parent_id=node.frame.parent_id,
+        file=node.frame.file,
+        line=node.frame.line,
+        name=node.frame.name,
+        code=code,
+        is_library=is_library_name(node.frame.file),
+        compile_count=node.compile_count,
+        total_us=node.total_us or None,
+        endings=node.endings,
+        compile_keys=[row.key for row in node.compiles],
+        records=[FrameRecords(record.name, record.record_count, record.artifact_id) for record in node.records],
     )
