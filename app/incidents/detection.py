@@ -28,10 +28,10 @@ _ENOUGH_DRIFT_POINTS = 10
 
 @dataclass(frozen=True)
 class DetectedChange:
-    """Hold a change of a series by the runs that it lies between; Finding says what each field is."""
+    """A change of a series by the runs that it lies between; SeriesChange says what each field is."""
 
     subject: str
-    key: Mapping[str, Any]
+    configuration: Mapping[str, Any]
     branch: str
     metric: str
     kind: str
@@ -50,80 +50,85 @@ class DetectedChange:
     after_count: int
 
     @property
-    def place(self) -> tuple[Any, ...]:
-        """Return what the series is told by."""
-        return make_series_key(self.subject, self.key, self.branch, self.metric)
+    def key(self) -> tuple[Any, ...]:
+        """Return the identity of the series."""
+        return make_series_key(self.subject, self.configuration, self.branch, self.metric)
 
 
-def needs_rescan(line: Series, kept: Sequence[SeriesChange], order: Mapping[str, int], *, is_cut: bool) -> bool:
-    """Say whether a line's newest points may say anything new, so that all of it is to be looked at.
+def needs_rescan(series: Series, stored: Sequence[SeriesChange], ranks: Mapping[str, int], *, is_cut: bool) -> bool:
+    """Return True if the newest points may contain a new change, so that the whole series has to be scanned.
 
-    What is known of it has to be settled: then only what came after its newest change of level can be new. A line that
-    `is_cut` begins in the middle of its series.
+    The stored changes have to be settled: then only what came after the newest change of level can be new. A series
+    that `is_cut` begins in its middle.
     """
-    if any(change.state == "suspected" for change in kept):
+    if any(change.state == "suspected" for change in stored):
         return True
-    cuts = [order[id_] for one in kept for id_ in (one.first_run_id, one.recovered_run_id) if id_ and id_ in order]
+    cuts = [
+        ranks[id_]
+        for change in stored
+        for id_ in (change.first_run_id, change.recovered_run_id)
+        if id_ and id_ in ranks
+    ]
     newest = max(cuts, default=-1)
-    start = next((place for place, run_id in enumerate(line.run_ids) if order[run_id] >= newest), 0)
-    values = line.values[start:]
-    known = values[np.isfinite(values)]
-    if len(known) >= _SETTLED_COUNT:
-        if known.min() == known.max():
+    start = next((index for index, run_id in enumerate(series.run_ids) if ranks[run_id] >= newest), 0)
+    values = series.values[start:]
+    finite = values[np.isfinite(values)]
+    if len(finite) >= _SETTLED_COUNT:
+        if finite.min() == finite.max():
             return False
-        series = prepare(values, None if line.errors is None else line.errors[start:])
-        if series is None or not may_have_change(series.series, series.sigma):
+        clean = prepare(values, None if series.errors is None else series.errors[start:])
+        if clean is None or not may_have_change(clean.series, clean.sigma):
             return False
-    horizon = order[line.run_ids[min(_SETTLED_COUNT, len(line.run_ids) - 1)]] if is_cut else -1
-    return _change_keys(detect(line), order, horizon) != _change_keys(
-        (change for change in kept if change.state != "withdrawn"), order, horizon
+    horizon = ranks[series.run_ids[min(_SETTLED_COUNT, len(series.run_ids) - 1)]] if is_cut else -1
+    return _change_keys(detect(series), ranks, horizon) != _change_keys(
+        (change for change in stored if change.state != "withdrawn"), ranks, horizon
     )
 
 
 def _change_keys(
-    found: Iterable[DetectedChange | SeriesChange], order: Mapping[str, int], horizon: int
+    changes: Iterable[DetectedChange | SeriesChange], ranks: Mapping[str, int], horizon: int
 ) -> set[tuple[str, ...]]:
-    """Tell changes by what of them lies beyond a place: nearer to a line's cut they cannot be found again."""
-    told = set()
-    for change in found:
+    """Return what of the changes lies beyond a rank: nearer to a series' cut they cannot be detected again."""
+    keys = set()
+    for change in changes:
         late = [run_id or "" for run_id in (change.first_run_id, change.recovered_run_id)]
-        late = [run_id if order.get(run_id, -1) > horizon else "" for run_id in late]
+        late = [run_id if ranks.get(run_id, -1) > horizon else "" for run_id in late]
         if change.kind != "vanished" and any(late):
-            told.add((change.kind, change.direction, *late))
-    return told
+            keys.add((change.kind, change.direction, *late))
+    return keys
 
 
-def detect(line: Series) -> list[DetectedChange]:
-    """Return what a line did: steps in both directions, those that recovered too, and slow drift.
+def detect(series: Series) -> list[DetectedChange]:
+    """Return the changes of a series: steps in both directions, those that recovered too, and slow drift.
 
-    A step that takes back an earlier one is that one's recovery, and no finding of its own.
+    A step that takes back an earlier one is that one's recovery, and no change of its own.
     """
-    known = line.values[np.isfinite(line.values)]
-    if len(known) < 2 or np.all(known == known[0]):
+    finite = series.values[np.isfinite(series.values)]
+    if len(finite) < 2 or np.all(finite == finite[0]):
         return []
-    changes = find_changes(line.values, line.errors)
-    found = [_from_change_point(line, step) for step in changes.steps if step.recovers is None]
-    if changes.drift is not None:
-        found.append(_from_drift(line, changes.drift))
-    return found
+    level_changes = find_changes(series.values, series.errors)
+    detected = [_from_change_point(series, step) for step in level_changes.steps if step.recovers is None]
+    if level_changes.drift is not None:
+        detected.append(_from_drift(series, level_changes.drift))
+    return detected
 
 
 def detect_stopped(
-    measured_runs: MeasuredRuns, suite_runs: Set[str], order: Mapping[str, int]
+    measured_runs: MeasuredRuns, suite_runs: Set[str], ranks: Mapping[str, int]
 ) -> DetectedChange | None:
     """Return that a model stopped while its suite, or a suite while the others, went on; None where it did not."""
-    habit = OF_MODEL if measured_runs.subject == "model" else OF_SUITE
-    runs = sorted(suite_runs, key=lambda run_id: order[run_id])
-    there = [run_id for run_id in measured_runs.run_ids if run_id in suite_runs]
-    if not there or order[there[-1]] >= order[runs[-1]]:
+    limits = OF_MODEL if measured_runs.subject == "model" else OF_SUITE
+    runs = sorted(suite_runs, key=lambda run_id: ranks[run_id])
+    measured_ids = [run_id for run_id in measured_runs.run_ids if run_id in suite_runs]
+    if not measured_ids or ranks[measured_ids[-1]] >= ranks[runs[-1]]:
         return None
-    times, suite_times = [order[run_id] for run_id in there], [order[run_id] for run_id in runs]
-    if order[measured_runs.run_ids[-1]] > order[there[-1]] or not is_stopped(times, suite_times, habit):
+    times, suite_times = [ranks[run_id] for run_id in measured_ids], [ranks[run_id] for run_id in runs]
+    if ranks[measured_runs.run_ids[-1]] > ranks[measured_ids[-1]] or not is_stopped(times, suite_times, limits):
         return None
-    missed = [run_id for run_id in runs if order[run_id] > times[-1]]
+    missed = [run_id for run_id in runs if ranks[run_id] > times[-1]]
     return DetectedChange(
         subject=measured_runs.subject,
-        key=measured_runs.key,
+        configuration=measured_runs.configuration,
         branch=measured_runs.branch,
         metric=measured_runs.metric,
         kind="vanished",
@@ -132,63 +137,63 @@ def detect_stopped(
         after_value=None,
         relative=None,
         p_value=None,
-        before_run_id=there[-1],
+        before_run_id=measured_ids[-1],
         first_run_id=missed[0],
         low_run_id=missed[0],
         high_run_id=missed[0],
         recovered_run_id=None,
-        confirming_run_id=runs[-1] if is_stopped(times, suite_times[:-1], habit) else None,
-        before_count=len(there),
+        confirming_run_id=runs[-1] if is_stopped(times, suite_times[:-1], limits) else None,
+        before_count=len(measured_ids),
         after_count=len(missed),
     )
 
 
-def _from_change_point(line: Series, step: ChangePoint) -> DetectedChange:
+def _from_change_point(series: Series, step: ChangePoint) -> DetectedChange:
     return DetectedChange(
-        **_shared_fields(line, step),
+        **_shared_fields(series, step),
         kind="step",
-        before_run_id=line.run_ids[step.low - 1],
-        first_run_id=line.run_ids[step.index],
-        low_run_id=line.run_ids[step.low],
-        high_run_id=line.run_ids[step.high],
-        recovered_run_id=None if step.recovered_at is None else line.run_ids[step.recovered_at],
-        confirming_run_id=_find_confirming(line, step),
+        before_run_id=series.run_ids[step.low - 1],
+        first_run_id=series.run_ids[step.index],
+        low_run_id=series.run_ids[step.low],
+        high_run_id=series.run_ids[step.high],
+        recovered_run_id=None if step.recovered_at is None else series.run_ids[step.recovered_at],
+        confirming_run_id=_find_confirming(series, step),
         before_count=step.before_count,
         after_count=step.after_count,
     )
 
 
-def _from_drift(line: Series, drift: Drift) -> DetectedChange:
-    finite = np.flatnonzero(np.isfinite(line.values))
+def _from_drift(series: Series, drift: Drift) -> DetectedChange:
+    finite = np.flatnonzero(np.isfinite(series.values))
     later = finite[finite > drift.start]
     return DetectedChange(
-        **_shared_fields(line, drift),
+        **_shared_fields(series, drift),
         kind="drift",
-        before_run_id=line.run_ids[drift.start],
-        first_run_id=line.run_ids[drift.end],
-        low_run_id=line.run_ids[int(later[0])],
-        high_run_id=line.run_ids[drift.end],
+        before_run_id=series.run_ids[drift.start],
+        first_run_id=series.run_ids[drift.end],
+        low_run_id=series.run_ids[int(later[0])],
+        high_run_id=series.run_ids[drift.end],
         recovered_run_id=None,
-        confirming_run_id=line.run_ids[int(finite[-1])] if _drifted_before(line, finite) else None,
+        confirming_run_id=series.run_ids[int(finite[-1])] if _drifted_before(series, finite) else None,
         before_count=int(np.count_nonzero(finite <= drift.start)),
         after_count=int(np.count_nonzero(finite >= drift.end)),
     )
 
 
-def _find_confirming(line: Series, step: ChangePoint) -> str | None:
+def _find_confirming(series: Series, step: ChangePoint) -> str | None:
     """Return the run that still showed a step after it could first be found; None where none did yet."""
-    finite = np.flatnonzero(np.isfinite(line.values))
+    finite = np.flatnonzero(np.isfinite(series.values))
     at = int(np.searchsorted(finite, step.index))
     ends = range(at + _DETECTED_COUNT - 1, len(finite) - 1)
     tried = (*ends[:_MOST_TRIED], *ends[_MOST_TRIED:][-1:])  # noise may hide it for long, and then all is asked
-    end = next((end for end in tried if _is_detectable(line, step, int(finite[end]))), None)
-    return None if end is None else line.run_ids[int(finite[end + 1])]
+    end = next((end for end in tried if _is_detectable(series, step, int(finite[end]))), None)
+    return None if end is None else series.run_ids[int(finite[end + 1])]
 
 
-def _is_detectable(line: Series, step: ChangePoint, newest: int) -> bool:
-    """Say whether a step could be found when a point was the newest."""
-    errors = None if line.errors is None else line.errors[: newest + 1]
-    before = detect_change_points(line.values[: newest + 1], errors)
+def _is_detectable(series: Series, step: ChangePoint, newest: int) -> bool:
+    """Return True if a step could be detected when a point was the newest."""
+    errors = None if series.errors is None else series.errors[: newest + 1]
+    before = detect_change_points(series.values[: newest + 1], errors)
     is_up = step.after > step.before
     return any(
         (change_point.after > change_point.before) == is_up
@@ -198,39 +203,39 @@ def _is_detectable(line: Series, step: ChangePoint, newest: int) -> bool:
     )
 
 
-def _drifted_before(line: Series, finite: Ints) -> bool:
-    """Say whether the drift was there without the newest run."""
+def _drifted_before(series: Series, finite: Ints) -> bool:
+    """Return True if the drift was there without the newest run."""
     if len(finite) <= _ENOUGH_DRIFT_POINTS:
         return False
     newest = int(finite[-1])
-    return detect_drift(line.values[:newest], None if line.errors is None else line.errors[:newest]) is not None
+    return detect_drift(series.values[:newest], None if series.errors is None else series.errors[:newest]) is not None
 
 
-def _direct(line: Series, change: ChangePoint | Drift) -> str:
+def _direct(series: Series, change: ChangePoint | Drift) -> str:
     """Return which way a change went; neither where eager mode moved a speed, as Compare says of both levels."""
-    if line.speeds and isinstance(change, ChangePoint):
-        known = np.flatnonzero(np.isfinite(line.values))
+    if series.speeds and isinstance(change, ChangePoint):
+        known = np.flatnonzero(np.isfinite(series.values))
         at = int(np.searchsorted(known, change.index))
         levels = known[max(0, at - change.before_count) : at], known[at : at + change.after_count]
-        before, after = (_find_medians(line, places) for places in levels)
-        verdict = judge_sides(COMPARED, before, after).get(line.metric.name)
+        before, after = (_find_medians(series, positions) for positions in levels)
+        verdict = judge_sides(COMPARED, before, after).get(series.metric.name)
         if verdict is not None and verdict.word == "eager":
             return "changed"
-    return direct(line.metric, change.before, change.after)
+    return direct(series.metric, change.before, change.after)
 
 
-def _find_medians(line: Series, places: Ints) -> SideValues:
-    levels = {name: values[places][np.isfinite(values[places])] for name, values in line.speeds.items()}
+def _find_medians(series: Series, positions: Ints) -> SideValues:
+    levels = {name: values[positions][np.isfinite(values[positions])] for name, values in series.speeds.items()}
     return SideValues({name: float(np.median(level)) for name, level in levels.items() if len(level)})
 
 
-def _shared_fields(line: Series, change_point: ChangePoint | Drift) -> dict[str, Any]:
+def _shared_fields(series: Series, change_point: ChangePoint | Drift) -> dict[str, Any]:
     return {
-        "subject": line.subject,
-        "key": line.key,
-        "branch": line.branch,
-        "metric": line.metric.name,
-        "direction": _direct(line, change_point),
+        "subject": series.subject,
+        "configuration": series.configuration,
+        "branch": series.branch,
+        "metric": series.metric.name,
+        "direction": _direct(series, change_point),
         "before_value": change_point.before,
         "after_value": change_point.after,
         "relative": change_point.relative,
@@ -242,58 +247,62 @@ _ID_BYTES = 10
 
 
 def key_of(change: SeriesChange) -> tuple[Any, ...]:
-    """Return what a kept finding's series is told by, as Line and Found do."""
+    """Return the identity of a stored change's series, as Series and DetectedChange have it."""
     return make_series_key(
         change.subject, {name: getattr(change, name) for name in SERIES}, change.branch, change.metric
     )
 
 
 def match(
-    found: Sequence[DetectedChange], kept: Iterable[SeriesChange], order: Mapping[str, int]
+    detected: Sequence[DetectedChange], stored: Iterable[SeriesChange], ranks: Mapping[str, int]
 ) -> tuple[list[tuple[str, DetectedChange, SeriesChange | None]], list[SeriesChange]]:
-    """Give each change of one series its id; return those kept that were not found again.
+    """Give each change of one series its id; return the stored ones that were not detected again.
 
-    A change is the kept one of the same kind and direction whose range of runs touches its own, the nearest first. One
-    whose runs were deleted can be neither found nor lost: it stays as it is.
+    A change is the stored one of the same kind and direction whose range of runs touches its own, the nearest first.
+    One whose runs were deleted can be neither detected nor lost: it stays as it is.
     """
-    known = list(kept)
-    left, taken = [change for change in known if change.first_run_id in order], {change.id for change in known}
+    candidates = list(stored)
+    left, taken = (
+        [candidate for candidate in candidates if candidate.first_run_id in ranks],
+        {candidate.id for candidate in candidates},
+    )
     matched: list[tuple[str, DetectedChange, SeriesChange | None]] = []
-    for one in found:
-        near = [change for change in left if _matches(one, change, order)]
+    for change in detected:
+        near = [candidate for candidate in left if _matches(change, candidate, ranks)]
         best = min(
             near,
-            key=lambda change: (abs(order[change.first_run_id] - order[one.first_run_id]), change.id),
+            key=lambda candidate: (abs(ranks[candidate.first_run_id] - ranks[change.first_run_id]), candidate.id),
             default=None,
         )
         if best is not None:
             left.remove(best)
-        matched.append((best.id if best else _make_unique_id(one, taken), one, best))
+        matched.append((best.id if best else _make_unique_id(change, taken), change, best))
     return matched, left
 
 
-def _make_unique_id(one: DetectedChange, taken: set[str]) -> str:
-    """Make an id; a finding that moved since may have taken the place's own."""
-    found = next(id_ for again in count() if (id_ := make_id(one, again)) not in taken)
-    taken.add(found)
-    return found
+def _make_unique_id(change: DetectedChange, taken: set[str]) -> str:
+    """Return an id that is free; a change that moved since may have taken the one that belongs here."""
+    unique_id = next(id_ for again in count() if (id_ := make_id(change, again)) not in taken)
+    taken.add(unique_id)
+    return unique_id
 
 
-def make_id(one: DetectedChange, again: int = 0) -> str:
-    """Make the id of a new finding: the same whenever the same is found anew; `again` is for one whose id is taken."""
-    told = json.dumps(
-        [*one.place, one.kind, one.direction, one.first_run_id, *([again] if again else [])], separators=(",", ":")
+def make_id(change: DetectedChange, again: int = 0) -> str:
+    """Return the id of a new change: the same whenever it is detected anew; `again` is for one whose id is taken."""
+    identity = json.dumps(
+        [*change.key, change.kind, change.direction, change.first_run_id, *([again] if again else [])],
+        separators=(",", ":"),
     )
-    digest = hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES).digest()
+    digest = hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES).digest()
     return base64.b32encode(digest).decode().lower()
 
 
-def _matches(one: DetectedChange, change: SeriesChange, order: Mapping[str, int]) -> bool:
-    if (one.kind, one.direction) != (change.kind, change.direction):
+def _matches(change: DetectedChange, stored: SeriesChange, ranks: Mapping[str, int]) -> bool:
+    if (change.kind, change.direction) != (stored.kind, stored.direction):
         return False
-    if one.kind == "vanished":
-        return one.first_run_id == change.first_run_id
-    low, high = order[one.low_run_id], order[one.high_run_id]
-    its_low = order.get(change.low_run_id or "", order[change.first_run_id])
-    its_high = order.get(change.high_run_id or "", order[change.first_run_id])
-    return its_low <= high and low <= its_high
+    if change.kind == "vanished":
+        return change.first_run_id == stored.first_run_id
+    low, high = ranks[change.low_run_id], ranks[change.high_run_id]
+    stored_low = ranks.get(stored.low_run_id or "", ranks[stored.first_run_id])
+    stored_high = ranks.get(stored.high_run_id or "", ranks[stored.first_run_id])
+    return stored_low <= high and low <= stored_high

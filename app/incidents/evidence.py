@@ -33,7 +33,7 @@ from compileboard.collectors.contract.categories import label_category
 
 MOST_CAUSES = 12
 MOST_COMMITS = 20
-_KEPT_SIDES, _KEPT_PAIRS = 16, 64  # findings of one run come together
+_CACHED_SIDES, _CACHED_PAIRS = 16, 64  # findings of one run come together
 _UNCHANGED = "unchanged"
 # A change for the worse is rather caused by what is new or came more often.
 _RANK = {"slower": -1, "faster": -1, "new": 0, "changed": 1, "more often": 2, "resolved": 3, "less often": 4}
@@ -41,13 +41,13 @@ _COUNTERS = ("fallbacks_to_eager", "cudagraph_skips", "graph_breaks", "recompile
 
 
 class EvidenceCollector:
-    """Gather the evidence of findings; what several of them need is read once."""
+    """Collects the evidence of changes; what several of them need is read once."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._engine = SqliteEngine(connection)
-        self._side = lru_cache(maxsize=_KEPT_SIDES)(self._load_side)
-        self._pair = lru_cache(maxsize=_KEPT_PAIRS)(self._compare)
+        self._side = lru_cache(maxsize=_CACHED_SIDES)(self._load_side)
+        self._pair = lru_cache(maxsize=_CACHED_PAIRS)(self._compare)
         self._runs = lru_cache(maxsize=10_000)(self._read_run)
 
     def gather(self, change: DetectedChange) -> dict[str, Any]:
@@ -67,8 +67,8 @@ class EvidenceCollector:
         }
 
     def _read_run(self, run_id: str) -> TrendRun | None:
-        found = list_trend_runs(self._engine, [run_id])
-        return found[0] if found else None
+        runs = list_trend_runs(self._engine, [run_id])
+        return runs[0] if runs else None
 
     def _load_side(self, run_id: str) -> CompareSide | None:
         try:
@@ -86,25 +86,25 @@ class EvidenceCollector:
             return {"known": False, "count": 0, "listed": []}
         if before.git_commit == after.git_commit:
             return {"known": True, "count": 0, "listed": []}
-        found = list_commit_range(self._engine, before.git_commit, after.git_commit, MOST_COMMITS)
+        in_range = list_commit_range(self._engine, before.git_commit, after.git_commit, MOST_COMMITS)
         listed = [
             {"hash": commit.hash, "author": commit.author, "subject": commit.subject, "time_us": commit.time_us}
-            for commit in found.commits
+            for commit in in_range.commits
         ]
-        return {"known": found.known, "count": found.count, "listed": listed if found.known else []}
+        return {"known": in_range.known, "count": in_range.count, "listed": listed if in_range.known else []}
 
     def _find_causes(self, change: DetectedChange, compared: Comparison) -> list[dict[str, Any]]:
         breaks, recompiles = (_filter_subject(change, diff) for diff in (compared.breaks, compared.causes))
         # What is told one by one needs no count beside it.
-        told = {"graph_breaks", "unique_graphs"} if breaks else set()
-        told |= {"recompiles"} if recompiles else set()
+        listed_names = {"graph_breaks", "unique_graphs"} if breaks else set()
+        listed_names |= {"recompiles"} if recompiles else set()
         causes = [
             *self._of_distinct("graph_break", "breaks", breaks),
             *self._of_distinct("recompile", "causes", recompiles),
             *_sum_categories(recompiles),
             *_list_settings(compared),
             *_list_cache(compared),
-            *_list_own(change, compared, told | {change.metric}),
+            *_list_own(change, compared, listed_names | {change.metric}),
         ]
         return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MOST_CAUSES]
 
@@ -118,7 +118,7 @@ class EvidenceCollector:
 
 
 def _belongs_to_other_subject(change: DetectedChange) -> bool:
-    """Say whether the first run after is of other suites, so that nothing of it tells why."""
+    """Return True if the first run after is of other suites, so that nothing of it tells why."""
     return change.subject == "suite" and change.kind == "vanished"
 
 
@@ -147,7 +147,7 @@ def _list_environment(before: TrendRun | None, after: TrendRun | None) -> list[d
 
 
 def _filter_subject(other_change: DetectedChange, diff: DistinctDiff) -> list[DistinctChange]:
-    """Keep what changed of a finding's model; of all models for a suite, and where the tasks do not tell the model."""
+    """Return what changed of a change's model; of all models for a suite, and where the tasks do not tell the model."""
     changed = [change for change in diff.changes if change.word != _UNCHANGED]
     if other_change.subject != "model":
         return changed
@@ -155,9 +155,9 @@ def _filter_subject(other_change: DetectedChange, diff: DistinctDiff) -> list[Di
 
 
 def _is_of(change: DetectedChange, key: Sequence[Any]) -> bool:
-    """Say whether a comparison's key of a model (MODEL_FIELDS) is a finding's; batch sizes differ by experiment."""
+    """Return True if a comparison's key (MODEL_FIELDS) is of a change's model; batch sizes differ by experiment."""
     names = ("suite", "model", "mode", "dtype", "backend", "dynamic")
-    return all((mine or "") == (change.key[name] or "") for name, mine in zip(names, key))
+    return all((ours or "") == (change.configuration[name] or "") for name, ours in zip(names, key))
 
 
 def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
@@ -165,13 +165,13 @@ def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
     sums: dict[str, list[DistinctChange]] = {}
     for change in changes:
         sums.setdefault(change.what.kind or "", []).append(change)
-    found = []
+    causes = []
     for category, members in sums.items():
         before, after = sum(change.base_count for change in members), sum(change.new_count for change in members)
         if category and len(members) > 1 and before != after:
             word = "more often" if after > before else "less often"
-            found.append(_make("guard", word, label_category(category).label, before, after))
-    return found
+            causes.append(_make("guard", word, label_category(category).label, before, after))
+    return causes
 
 
 def _list_settings(compared: Comparison) -> list[dict[str, Any]]:
@@ -202,30 +202,33 @@ def _list_cache(compared: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _list_own(change: DetectedChange, compared: Comparison, told: Set[str]) -> list[dict[str, Any]]:
+def _list_own(change: DetectedChange, compared: Comparison, listed_names: Set[str]) -> list[dict[str, Any]]:
     """List what the numbers of the finding's own model, or the number of models, say beside it."""
     if change.subject == "suite":
         before, after = (_count_models(change, side.entries) for side in (compared.base, compared.new))
         return [_make("setting", "changed", "models of the suite", before, after)] if before != after else []
     if change.subject != "model":
         return []
-    found = []
+    causes = []
     for pair in compared.pairs:
-        if _is_of(change, pair.new.key) and pair.new.series["batch_size"] in (None, change.key["batch_size"] or None):
-            found += _list_eager(change, pair)
+        if _is_of(change, pair.new.key) and pair.new.series["batch_size"] in (
+            None,
+            change.configuration["batch_size"] or None,
+        ):
+            causes += _list_eager(change, pair)
             for name in _COUNTERS:
                 delta = pair.deltas.get(name)
-                if delta is not None and name not in told and delta.base != delta.new:
+                if delta is not None and name not in listed_names and delta.base != delta.new:
                     word = "more often" if delta.new > delta.base else "less often"
-                    found.append(_make("counter", word, delta.metric.label, delta.base, delta.new))
+                    causes.append(_make("counter", word, delta.metric.label, delta.base, delta.new))
     for entry in compared.new.entries:
         if _is_of(change, entry.key) and change.direction == "worse" and (entry.status == "failed" or entry.is_wrong):
-            found.append(_make("failure", "new", entry.accuracy or entry.reason or "failed"))
-    return found
+            causes.append(_make("failure", "new", entry.accuracy or entry.reason or "failed"))
+    return causes
 
 
 def _list_eager(change: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]:
-    """Say of a speedup that moved because eager mode did, which may be the machine's doing, that it is so."""
+    """Return the cause of a speedup that moved because eager mode did, which may be the machine's doing."""
     if change.metric != "speedup" or "speedup" not in pair.deltas or pair.deltas["speedup"].word != "eager":
         return []
     eager = pair.deltas["eager_latency_ms"]
@@ -235,4 +238,4 @@ def _list_eager(change: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]
 
 
 def _count_models(change: DetectedChange, entries: Sequence[ModelResult]) -> int:
-    return sum(entry.series["suite"] == change.key["suite"] for entry in entries)
+    return sum(entry.series["suite"] == change.configuration["suite"] for entry in entries)

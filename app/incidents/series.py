@@ -72,7 +72,7 @@ class Series:
     """
 
     subject: str
-    key: Mapping[str, Any]
+    configuration: Mapping[str, Any]
     branch: str
     metric: Metric
     run_ids: Sequence[str]
@@ -81,81 +81,81 @@ class Series:
     speeds: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
-    def place(self) -> tuple[Any, ...]:
-        """Return what tells it from every other."""
-        return make_series_key(self.subject, self.key, self.branch, self.metric.name)
+    def key(self) -> tuple[Any, ...]:
+        """Return the identity of the series."""
+        return make_series_key(self.subject, self.configuration, self.branch, self.metric.name)
 
 
 @dataclass(frozen=True)
 class MeasuredRuns:
-    """Say in which runs a series was measured, or failed to be."""
+    """The runs in which a series was measured, or failed to be."""
 
-    key: Mapping[str, Any]
+    configuration: Mapping[str, Any]
     branch: str
     run_ids: Sequence[str]
     subject: str = "model"
 
-    def measured_after(self, run_id: str, order: Mapping[str, int]) -> bool:
-        """Say whether the series was measured after a run."""
-        return run_id in order and any(order[measured_id] > order[run_id] for measured_id in self.run_ids)
+    def measured_after(self, run_id: str, ranks: Mapping[str, int]) -> bool:
+        """Return True if the series was measured after a run."""
+        return run_id in ranks and any(ranks[measured_id] > ranks[run_id] for measured_id in self.run_ids)
 
     @property
-    def place(self) -> tuple[Any, ...]:
-        """Return the place of the line that says whether the model, or how much of the suite, passes."""
-        return make_series_key(self.subject, self.key, self.branch, self.metric)
+    def key(self) -> tuple[Any, ...]:
+        """Return the identity of the series that says whether the model, or how much of the suite, passes."""
+        return make_series_key(self.subject, self.configuration, self.branch, self.metric)
 
     @property
     def metric(self) -> str:
-        """Return the name of that line's metric."""
+        """Return the name of that series' metric."""
         return PASSES.name if self.subject == "model" else "pass_ratio"
 
 
-def make_series_key(subject: str, key: Mapping[str, Any], branch: str, metric: str) -> tuple[Any, ...]:
-    """Make what tells a series of a branch from every other."""
-    return (subject, *(key[name] for name in SERIES), branch, metric)
+def make_series_key(subject: str, configuration: Mapping[str, Any], branch: str, metric: str) -> tuple[Any, ...]:
+    """Return the identity of a series of a branch."""
+    return (subject, *(configuration[name] for name in SERIES), branch, metric)
 
 
 class RunOrder:
-    """Know the runs that have ended: `order` gives each its rank in its branch, `counts` how many a branch has."""
+    """The runs that have ended: `ranks` has the rank of each in its branch, `counts` how many a branch has."""
 
     def __init__(self, runs: Iterable[SeriesRun], ranks: Mapping[str, int] | None = None) -> None:
         ended = [run for run in runs if run.state != "running"]
         by_time = {series_run.id: rank for rank, series_run in enumerate(ended)}
-        self.order: Mapping[str, int] = (
+        self.ranks: Mapping[str, int] = (
             by_time if ranks is None else {series_run.id: ranks[series_run.id] for series_run in ended}
         )
         self.runs = {series_run.id: series_run for series_run in ended}
         self.counts = Counter(series_run.branch for series_run in ended)
 
     def split(self, run_ids: Iterable[str]) -> dict[str, list[int]]:
-        """Return for each branch the places of its runs among those given, in their order."""
-        found: dict[str, list[tuple[int, int]]] = {}
-        for place, run_id in enumerate(run_ids):
+        """Return for each branch the positions of its runs among those given, in their order."""
+        positions: dict[str, list[tuple[int, int]]] = {}
+        for index, run_id in enumerate(run_ids):
             run = self.runs.get(run_id)
             if run is not None:
-                found.setdefault(run.branch, []).append((self.order[run_id], place))
-        return {branch: [place for _rank, place in sorted(pairs)] for branch, pairs in found.items()}
+                positions.setdefault(run.branch, []).append((self.ranks[run_id], index))
+        return {branch: [index for _rank, index in sorted(pairs)] for branch, pairs in positions.items()}
 
 
 def read_model_series(
     engine: Engine,
-    places: RunOrder,
+    order: RunOrder,
     series_ids: Sequence[int] | None = None,
     run_ids: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, list[Series], list[MeasuredRuns]]]:
-    """Yield the lines of each series of models, and when it was there."""
+    """Yield the series of the metrics of each measured model, and the runs that measured it."""
     for points in list_model_points(engine, _NUMBERS, series_ids, run_ids):
-        yield points.series_id, _make_model_series(points, places), _find_presence(points, places)
+        yield points.series_id, _make_model_series(points, order), _find_measured_runs(points, order)
 
 
-def _make_model_series(points: ModelPoints, places: RunOrder) -> list[Series]:
-    lines = []
+def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
+    series = []
     passes = _judge(points)
     wrong = {run_id for run_id, _status, accuracy in points.statuses if is_wrong_answer(accuracy)}
-    for branch, chosen in places.split(row[1] for row in points.rows).items():
+    for branch, chosen in order.split(row[1] for row in points.rows).items():
         if len(chosen) < FEWEST_POINTS:
             continue
-        rows = [points.rows[place] for place in chosen]
+        rows = [points.rows[index] for index in chosen]
         run_ids = [row[1] for row in rows]
         numbers: Floats = np.array([row[2:] for row in rows], dtype=np.float64)
         errors = (numbers[:, 1] - numbers[:, 0]) / _INTERVAL_TO_ERROR
@@ -168,81 +168,83 @@ def _make_model_series(points: ModelPoints, places: RunOrder) -> list[Series]:
             if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
                 own = errors if metric.low and np.isfinite(errors).any() else None
                 others = speeds if metric.name in speeds else {}
-                lines.append(Series("model", points.key, branch, metric, run_ids, values, own, others))
+                series.append(Series("model", points.key, branch, metric, run_ids, values, own, others))
         judged = np.array([passes.get(run_id, np.nan) for run_id in run_ids])
-        lines.append(Series("model", points.key, branch, PASSES, run_ids, judged))
-    return lines
+        series.append(Series("model", points.key, branch, PASSES, run_ids, judged))
+    return series
 
 
 def _judge(points: ModelPoints) -> dict[str, float]:
-    """Say of each run whether the model failed in any experiment; what was skipped says nothing."""
-    found: dict[str, float] = {}
+    """Return 1 or 0 for each run by whether the model passed every experiment; a skipped one says nothing."""
+    passes: dict[str, float] = {}
     for run_id, status, accuracy in points.statuses:
         if status in ("measured", "failed"):
             wrong = status == "failed" or (accuracy is not None and accuracy not in HUD_PASSING)
-            found[run_id] = min(found.get(run_id, 1.0), 0.0 if wrong else 1.0)
-    return found
+            passes[run_id] = min(passes.get(run_id, 1.0), 0.0 if wrong else 1.0)
+    return passes
 
 
-def _find_presence(points: ModelPoints, places: RunOrder) -> list[MeasuredRuns]:
+def _find_measured_runs(points: ModelPoints, order: RunOrder) -> list[MeasuredRuns]:
     there = list(dict.fromkeys(status[0] for status in points.statuses if status[1] in ("measured", "failed")))
-    split = places.split(there)
-    return [MeasuredRuns(points.key, branch, [there[place] for place in chosen]) for branch, chosen in split.items()]
+    split = order.split(there)
+    return [MeasuredRuns(points.key, branch, [there[index] for index in chosen]) for branch, chosen in split.items()]
 
 
-def find_suite_runs(presences: Iterable[MeasuredRuns]) -> dict[tuple[Any, ...], set[str]]:
+def find_suite_runs(measured_runs: Iterable[MeasuredRuns]) -> dict[tuple[Any, ...], set[str]]:
     """Return, for what suites were measured as on each branch, the runs that had most of the usual models.
 
     A run of some chosen models is no run of the suite: the others did not stop.
     """
     counts: dict[tuple[Any, ...], dict[str, int]] = {}
-    for presence in presences:
-        of_set = counts.setdefault(find_configuration(presence.key, presence.branch), {})
-        for run_id in presence.run_ids:
-            of_set[run_id] = of_set.get(run_id, 0) + 1
-    found = {}
-    for place, by_run in counts.items():
+    for measured in measured_runs:
+        run_counts = counts.setdefault(find_configuration(measured.configuration, measured.branch), {})
+        for run_id in measured.run_ids:
+            run_counts[run_id] = run_counts.get(run_id, 0) + 1
+    suite_runs = {}
+    for configuration, by_run in counts.items():
         usual = float(np.median(list(by_run.values())))
         # Of few models one that stopped is already more than the share.
         least = min(_USUAL_SHARE * usual, usual - 1 if usual >= _FEW_MODELS else usual)
-        found[place] = {run_id for run_id, count in by_run.items() if count >= least}
-    return found
+        suite_runs[configuration] = {run_id for run_id, count in by_run.items() if count >= least}
+    return suite_runs
 
 
-def merge_suites(presences: Iterable[MeasuredRuns], order: Mapping[str, int]) -> list[MeasuredRuns]:
-    """Return when each suite was measured as on each branch, be it a part of it."""
-    found: dict[tuple[Any, ...], dict[str, None]] = {}
-    for presence in presences:
-        found.setdefault(find_configuration(presence.key, presence.branch), {}).update(dict.fromkeys(presence.run_ids))
+def merge_suites(measured_runs: Iterable[MeasuredRuns], ranks: Mapping[str, int]) -> list[MeasuredRuns]:
+    """Return the runs that measured each suite on each branch, or a part of it."""
+    suite_run_ids: dict[tuple[Any, ...], dict[str, None]] = {}
+    for measured in measured_runs:
+        suite_run_ids.setdefault(find_configuration(measured.configuration, measured.branch), {}).update(
+            dict.fromkeys(measured.run_ids)
+        )
     return [
-        MeasuredRuns(_EMPTY_KEY | dict(zip(SET, told)), told[-1], sorted(run_ids, key=order.__getitem__), "suite")
-        for told, run_ids in found.items()
+        MeasuredRuns(_EMPTY_KEY | dict(zip(SET, suite)), suite[-1], sorted(run_ids, key=ranks.__getitem__), "suite")
+        for suite, run_ids in suite_run_ids.items()
     ]
 
 
-def find_configuration(key: Mapping[str, Any], branch: str) -> tuple[Any, ...]:
+def find_configuration(configuration: Mapping[str, Any], branch: str) -> tuple[Any, ...]:
     """Return what the series of one suite have in common."""
-    return (*(key[name] for name in SET), branch)
+    return (*(configuration[name] for name in SET), branch)
 
 
-def read_suite_series(engine: Engine, places: RunOrder, suites: Sequence[str] | None = None) -> Iterator[Series]:
-    """Yield the lines of suites by HUD's definition; by summarize_perf's where nobody checks accuracy.
+def read_suite_series(engine: Engine, order: RunOrder, suites: Sequence[str] | None = None) -> Iterator[Series]:
+    """Yield the series of suites by HUD's definition; by summarize_perf's where nobody checks accuracy.
 
     A run of other than the usual number of models is left out: a mean over other models is another mean.
     """
     judged: set[tuple[Any, ...]] = set()
     for definition, names in ((HUD, None), (SUMMARIZE_PERF, _WITHOUT_ACCURACY)):
         for of_set, summaries in list_suite_points(engine, definition.name, suites):
-            told = tuple(of_set.values())
+            suite = tuple(of_set.values())
             if definition is HUD and any(summary["geomean_speedup"] is not None for summary in summaries):
-                judged.add(told)
-            if (definition is HUD) != (told in judged):
+                judged.add(suite)
+            if (definition is HUD) != (suite in judged):
                 continue
-            key = _EMPTY_KEY | of_set
-            for branch, chosen in places.split(summary["run_id"] for summary in summaries).items():
-                kept = _drop_partial_runs([summaries[place] for place in chosen])
-                if len(kept) >= FEWEST_POINTS:
-                    yield from _make_suite_series(key, branch, kept, names)
+            configuration = _EMPTY_KEY | of_set
+            for branch, chosen in order.split(summary["run_id"] for summary in summaries).items():
+                whole = _drop_partial_runs([summaries[index] for index in chosen])
+                if len(whole) >= FEWEST_POINTS:
+                    yield from _make_suite_series(configuration, branch, whole, names)
 
 
 def _drop_partial_runs(summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -251,7 +253,7 @@ def _drop_partial_runs(summaries: Sequence[dict[str, Any]]) -> list[dict[str, An
 
 
 def _make_suite_series(
-    key: Mapping[str, Any], branch: str, summaries: Sequence[dict[str, Any]], names: Sequence[str] | None
+    configuration: Mapping[str, Any], branch: str, summaries: Sequence[dict[str, Any]], names: Sequence[str] | None
 ) -> Iterator[Series]:
     run_ids = [summary["run_id"] for summary in summaries]
     usual = find_usual([summary["measured_count"] for summary in summaries])
@@ -268,7 +270,7 @@ def _make_suite_series(
         if metric.name != "pass_ratio":
             values[np.array(lacks)] = np.nan
         if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
-            yield Series("suite", key, branch, metric, run_ids, values)
+            yield Series("suite", configuration, branch, metric, run_ids, values)
 
 
 def _get_summary(summary: Mapping[str, Any], name: str) -> float | None:
@@ -279,18 +281,18 @@ def _get_summary(summary: Mapping[str, Any], name: str) -> float | None:
     return value
 
 
-def read_run_series(engine: Engine, places: RunOrder, names: Sequence[str] | None = None) -> Iterator[Series]:
-    """Yield the lines of observed runs that have one name, suite and GPU."""
-    for of_name, totals in list_run_points(engine, names):
-        key = _EMPTY_KEY | of_name
-        for branch, chosen in places.split(total["id"] for total in totals).items():
+def read_run_series(engine: Engine, order: RunOrder, names: Sequence[str] | None = None) -> Iterator[Series]:
+    """Yield the series of observed runs that have one name, suite and GPU."""
+    for program, totals in list_run_points(engine, names):
+        configuration = _EMPTY_KEY | program
+        for branch, chosen in order.split(total["id"] for total in totals).items():
             if len(chosen) < FEWEST_POINTS:
                 continue
-            kept = [totals[place] for place in chosen]
-            run_ids = [row["id"] for row in kept]
+            rows = [totals[index] for index in chosen]
+            run_ids = [row["id"] for row in rows]
             # A program that was ended did less: its totals are no best and no step.
-            is_cut = np.array([places.runs[run_id].state in _CUT for run_id in run_ids])
+            is_cut = np.array([order.runs[run_id].state in _CUT for run_id in run_ids])
             for metric in RUN_METRICS:
-                values = np.array([row[metric.name] for row in kept], dtype=np.float64)
+                values = np.array([row[metric.name] for row in rows], dtype=np.float64)
                 values[is_cut] = np.nan
-                yield Series("runs", key, branch, metric, run_ids, values)
+                yield Series("runs", configuration, branch, metric, run_ids, values)

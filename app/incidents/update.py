@@ -31,16 +31,16 @@ from compileboard.app.queries.fleet.series import list_names_of, list_series_of,
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.series_changes import FOUND, save_findings
 
-_TAIL_RUNS = 80  # of a branch, in which something new is looked for; what is found there is looked at whole
+_TAIL_RUNS = 80  # of a branch, in which changes are looked for; a series that has one there is scanned whole
 _WITHOUT_EVIDENCE = tuple(name for name in FOUND if name not in ("evidence", "confirmed_us"))
 
 
 @dataclass(frozen=True)
 class UpdateReport:
-    """Say what an update did."""
+    """What an update did."""
 
     run_count: int  # that were new
-    series_count: int  # series that were looked at
+    series_count: int  # series that were scanned
     new_ids: tuple[str, ...]
     changed_count: int
     removed_count: int
@@ -48,7 +48,7 @@ class UpdateReport:
 
 @dataclass
 class _Changes:
-    """Gather what is to be written."""
+    """What is to be written."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     removed_ids: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class _Changes:
 def update_findings(
     path: str | os.PathLike[str], *, everything: bool = False, now_us: int | None = None
 ) -> UpdateReport:
-    """Look at the series of new runs, at all series where asked, and keep what is found.
+    """Scan the series of new runs, or all series, and store what is detected.
 
     Raises: StoreError if the database cannot be used.
     """
@@ -84,78 +84,86 @@ class SeriesScanner:
         self._engine = SqliteEngine(reader)
         self._pending = pending
 
-    def scan(self, kept: Sequence[SeriesChange]) -> _Changes:
-        """Detect what is there to detect, and say what is to be written."""
-        places = RunOrder(self._pending.runs, rank_runs(self._engine, self._pending.runs))
-        by_place: dict[tuple[Any, ...], list[SeriesChange]] = {}
-        for change in kept:
-            by_place.setdefault(key_of(change), []).append(change)
+    def scan(self, stored: Sequence[SeriesChange]) -> _Changes:
+        """Detect the changes, and return what is to be written."""
+        order = RunOrder(self._pending.runs, rank_runs(self._engine, self._pending.runs))
+        stored_by_key: dict[tuple[Any, ...], list[SeriesChange]] = {}
+        for change in stored:
+            stored_by_key.setdefault(key_of(change), []).append(change)
         evidence, changes = EvidenceCollector(self._reader), _Changes()
-        lines, presences = self._read(places, by_place)
-        for line in lines:
+        series_list, measured_runs = self._read(order, stored_by_key)
+        for series in series_list:
             changes.series_count += 1
-            of_line = [change for change in by_place.get(line.place, ()) if change.kind != "vanished"]
-            _save(changes, evidence, places, detect(line), of_line)
-        for presence, others in _list_others(presences, places):
-            one = detect_stopped(presence, others, places.order)
-            of_series = [change for change in by_place.get(presence.place, ()) if change.kind == "vanished"]
-            if one is None and not self._pending.needs_full_scan:  # of the newest runs alone: too few to take it back
-                of_series = [
-                    finding for finding in of_series if presence.measured_after(finding.first_run_id, places.order)
+            stored_changes = [change for change in stored_by_key.get(series.key, ()) if change.kind != "vanished"]
+            _save(changes, evidence, order, detect(series), stored_changes)
+        for measured, others in _list_others(measured_runs, order):
+            stopped = detect_stopped(measured, others, order.ranks)
+            stored_stops = [change for change in stored_by_key.get(measured.key, ()) if change.kind == "vanished"]
+            if (
+                stopped is None and not self._pending.needs_full_scan
+            ):  # the newest runs alone are too few to take it back
+                stored_stops = [
+                    change for change in stored_stops if measured.measured_after(change.first_run_id, order.ranks)
                 ]
-            _save(changes, evidence, places, [one] if one else [], of_series, presence.run_ids)
+            _save(changes, evidence, order, [stopped] if stopped else [], stored_stops, measured.run_ids)
         return changes
 
     def _read(
-        self, places: RunOrder, by_place: Mapping[tuple[Any, ...], Sequence[SeriesChange]]
+        self, order: RunOrder, stored_by_key: Mapping[tuple[Any, ...], Sequence[SeriesChange]]
     ) -> tuple[Iterator[Series], list[MeasuredRuns]]:
-        """Read the lines that may have changed, and when each series of the touched branches was there."""
-        presences: list[MeasuredRuns] = []
+        """Read the series that may have changed, and the runs that measured each series of the touched branches."""
+        measured_runs: list[MeasuredRuns] = []
         if self._pending.needs_full_scan:
-            return self._read_all(places, presences), presences
+            return self._read_all(order, measured_runs), measured_runs
         touched = set(list_series_of(self._engine, self._pending.run_ids))
-        loud: dict[int, set[tuple[Any, ...]]] = {}
-        for series_id, lines, present in read_model_series(self._engine, places, run_ids=self._list_tail(places)):
-            presences.extend(present)
+        changed_keys: dict[int, set[tuple[Any, ...]]] = {}
+        for series_id, series_list, measured in read_model_series(self._engine, order, run_ids=self._list_tail(order)):
+            measured_runs.extend(measured)
             if series_id in touched:
-                found = {line.place for line in lines if self._needs_rescan(line, by_place.get(line.place, ()), places)}
-                loud |= {series_id: found} if found else {}
-        return self._read_changed(places, loud), presences
+                keys = {
+                    series.key
+                    for series in series_list
+                    if self._needs_rescan(series, stored_by_key.get(series.key, ()), order)
+                }
+                changed_keys |= {series_id: keys} if keys else {}
+        return self._read_changed(order, changed_keys), measured_runs
 
-    def _needs_rescan(self, line: Series, kept: Sequence[SeriesChange], places: RunOrder) -> bool:
-        return needs_rescan(line, kept, places.order, is_cut=places.counts[line.branch] > _TAIL_RUNS)
+    def _needs_rescan(self, series: Series, stored: Sequence[SeriesChange], order: RunOrder) -> bool:
+        return needs_rescan(series, stored, order.ranks, is_cut=order.counts[series.branch] > _TAIL_RUNS)
 
-    def _read_all(self, places: RunOrder, presences: list[MeasuredRuns]) -> Iterator[Series]:
-        for _series_id, lines, present in read_model_series(self._engine, places):
-            presences.extend(present)
-            yield from lines
-        yield from read_suite_series(self._engine, places)
-        yield from read_run_series(self._engine, places)
+    def _read_all(self, order: RunOrder, measured_runs: list[MeasuredRuns]) -> Iterator[Series]:
+        for _series_id, series_list, measured in read_model_series(self._engine, order):
+            measured_runs.extend(measured)
+            yield from series_list
+        yield from read_suite_series(self._engine, order)
+        yield from read_run_series(self._engine, order)
 
-    def _read_changed(self, places: RunOrder, loud: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Series]:
-        for series_id, lines, _present in read_model_series(self._engine, places, list(loud)) if loud else ():
-            yield from (line for line in lines if line.place in loud[series_id])
-        yield from read_suite_series(self._engine, places, list_suites_of(self._engine, self._pending.run_ids))
-        yield from read_run_series(self._engine, places, list_names_of(self._engine, self._pending.run_ids))
+    def _read_changed(self, order: RunOrder, changed_keys: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Series]:
+        for series_id, series_list, _present in (
+            read_model_series(self._engine, order, list(changed_keys)) if changed_keys else ()
+        ):
+            yield from (series for series in series_list if series.key in changed_keys[series_id])
+        yield from read_suite_series(self._engine, order, list_suites_of(self._engine, self._pending.run_ids))
+        yield from read_run_series(self._engine, order, list_names_of(self._engine, self._pending.run_ids))
 
-    def _list_tail(self, places: RunOrder) -> list[str]:
+    def _list_tail(self, order: RunOrder) -> list[str]:
         """List the newest runs of the branches that have new ones, and the new ones wherever they stand."""
-        branches = {places.runs[run_id].branch for run_id in self._pending.run_ids}
+        branches = {order.runs[run_id].branch for run_id in self._pending.run_ids}
         tail = dict.fromkeys(self._pending.run_ids)
         for branch in sorted(branches):
-            of_branch = [run_id for run_id, run in places.runs.items() if run.branch == branch]
-            of_branch.sort(key=lambda run_id: places.order[run_id])
+            of_branch = [run_id for run_id, run in order.runs.items() if run.branch == branch]
+            of_branch.sort(key=lambda run_id: order.ranks[run_id])
             tail.update(dict.fromkeys(of_branch[-_TAIL_RUNS:]))
         return list(tail)
 
 
-def _list_others(presences: Sequence[MeasuredRuns], places: RunOrder) -> Iterator[tuple[MeasuredRuns, Set[str]]]:
-    """Yield when each model and suite was measured, and the runs that had its suite or, of a suite, any."""
-    suite_runs = find_suite_runs(presences)
-    for presence in presences:
-        yield presence, suite_runs[find_configuration(presence.key, presence.branch)]
+def _list_others(measured_runs: Sequence[MeasuredRuns], order: RunOrder) -> Iterator[tuple[MeasuredRuns, Set[str]]]:
+    """Yield the runs that measured each model and suite, and those that measured its suite or, of a suite, any."""
+    suite_runs = find_suite_runs(measured_runs)
+    for measured in measured_runs:
+        yield measured, suite_runs[find_configuration(measured.configuration, measured.branch)]
     of_branch: dict[str, set[str]] = {}
-    suites = merge_suites(presences, places.order)
+    suites = merge_suites(measured_runs, order.ranks)
     for suite in suites:
         of_branch.setdefault(suite.branch, set()).update(suite.run_ids)
     yield from ((suite, of_branch[suite.branch]) for suite in suites)
@@ -164,45 +172,45 @@ def _list_others(presences: Sequence[MeasuredRuns], places: RunOrder) -> Iterato
 def _save(
     changes: _Changes,
     evidence: EvidenceCollector,
-    places: RunOrder,
-    found: Sequence[DetectedChange],
-    kept: Sequence[SeriesChange],
-    present: Sequence[str] = (),
+    order: RunOrder,
+    detected: Sequence[DetectedChange],
+    stored: Sequence[SeriesChange],
+    measured_ids: Sequence[str] = (),
 ) -> None:
     """Note what is to be written of one series."""
-    matched, lost = match(found, kept, places.order)
-    for finding_id, one, before in matched:
-        row = _make_row(finding_id, one, before, places)
+    matched, lost = match(detected, stored, order.ranks)
+    for finding_id, change, before in matched:
+        row = _make_row(finding_id, change, before, order)
         if before is None:
             changes.new_ids.append(finding_id)
         same_runs = before is not None and (before.before_run_id, before.first_run_id) == (
-            one.before_run_id,
-            one.first_run_id,
+            change.before_run_id,
+            change.first_run_id,
         )
         if before is not None and same_runs and all(getattr(before, name) == row[name] for name in _WITHOUT_EVIDENCE):
             continue
-        points = {"points": {"before": one.before_count, "after": one.after_count}}
-        told = before.evidence | points if before is not None and same_runs else evidence.gather(one)
-        changes.rows.append(row | {"evidence": json.dumps(told, ensure_ascii=False, separators=(",", ":"))})
-    for change in lost:
-        back = [run_id for run_id in present if places.order[run_id] > places.order[change.first_run_id]]
-        if change.kind != "vanished" or not back:
-            changes.removed_ids += [change.id] if change.state != "withdrawn" else []
-        elif change.recovered_run_id is None:
-            changes.rows.append(_copy_row(change) | {"recovered_run_id": back[0]})
+        points = {"points": {"before": change.before_count, "after": change.after_count}}
+        facts = before.evidence | points if before is not None and same_runs else evidence.gather(change)
+        changes.rows.append(row | {"evidence": json.dumps(facts, ensure_ascii=False, separators=(",", ":"))})
+    for stored_change in lost:
+        back = [run_id for run_id in measured_ids if order.ranks[run_id] > order.ranks[stored_change.first_run_id]]
+        if stored_change.kind != "vanished" or not back:
+            changes.removed_ids += [stored_change.id] if stored_change.state != "withdrawn" else []
+        elif stored_change.recovered_run_id is None:
+            changes.rows.append(_copy_row(stored_change) | {"recovered_run_id": back[0]})
 
 
-def _make_row(finding_id: str, one: DetectedChange, before: SeriesChange | None, places: RunOrder) -> dict[str, Any]:
+def _make_row(finding_id: str, change: DetectedChange, before: SeriesChange | None, order: RunOrder) -> dict[str, Any]:
     names = ("kind", "subject", "branch", "metric", "direction", "before_value", "after_value", "relative", "p_value")
     runs = ("before_run_id", "first_run_id", "low_run_id", "high_run_id", "recovered_run_id")
-    confirmed = None if one.confirming_run_id is None else places.runs[one.confirming_run_id].started_us
+    confirmed = None if change.confirming_run_id is None else order.runs[change.confirming_run_id].started_us
     is_confirmed = confirmed is not None or (before is not None and before.confirmed_us is not None)
     return {
-        **{name: getattr(one, name) for name in (*names, *runs)},
-        **one.key,
+        **{name: getattr(change, name) for name in (*names, *runs)},
+        **change.configuration,
         "id": finding_id,
         "state": "confirmed" if is_confirmed else "suspected",
-        "first_us": places.runs[one.first_run_id].started_us,
+        "first_us": order.runs[change.first_run_id].started_us,
         "confirmed_us": confirmed,
     }
 
