@@ -57,6 +57,7 @@ from compileboard.app.screens.fleet.comparison import build_default_comparison
 from compileboard.app.screens.fleet.incidents import build_incident
 from compileboard.app.screens.fleet.models import build_model
 from compileboard.app.screens.fleet.overview import build_observed_runs
+from compileboard.app.screens.fleet.trends import list_changes
 from compileboard.app.screens.run.compiles import build_compile, build_compiles
 from compileboard.app.screens.run.guards import build_guards
 from compileboard.app.screens.run.ranks import build_ranks
@@ -154,8 +155,14 @@ class Board:
         Raises: FilterError if a keyword cannot be used.
         """
         asked, wanted = read_given((TrendQuery, TrendFilter), {**filters, "metric": metric})
-        with self.reading():
-            return BoardTrend(build_asked_trend(asked, wanted))
+        with self.reading() as reader:
+            screen, changes = build_asked_trend(asked, wanted), []
+            for series in screen.series:
+                configuration = {name: value for name, value in series.fields.items() if name != "model"}
+                if configuration["world_size"] is not None:  # it is for what is counted
+                    models = [asked.model] if asked.model else []
+                    changes += list_changes(reader, configuration, models, [screen.metric.name], wanted.branch)
+            return BoardTrend(screen, changes)
 
     def compare(self, base: str | None = None, new: str | None = None, **options: Any) -> BoardComparison:
         """Compare two sides; without names the newest benchmark with the one before it. `suite`, `anyway` are options.

@@ -114,10 +114,11 @@ def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Any]) -> pd.DataFr
     lists: list[list[Any]] = [[] for _column in columns]
     known = frozenset(column.path[0] for column in columns if column.path)
     iterator = iter(rows)
-    # A batch at a time: 100 000 rows as objects would take 400 MiB, and the garbage collector as long as the rest.
+    # A batch at a time, so that not all rows stand as objects beside their columns.
     while batch := list(islice(iterator, _BATCH)):
         for column, values in zip(columns, lists):
-            values += _read_values(column.path, batch, known)
+            part = _read_values(column.path, batch, known)
+            values += map(_freeze, part) if column.kind in (LIST, MAPPING) else part
     row_count = len(lists[0])
     others: dict[int, dict[str, Any]] = {}
     arrays = {column.name: _make_array(column, values, others) for column, values in zip(columns, lists)}
@@ -155,8 +156,6 @@ def _are_fitting(kind: str, values: Sequence[Any]) -> bool:
 def _fit(column: FrameColumn, value: Any, place: int, others: dict[int, dict[str, Any]]) -> Any:
     """Return a value as its column takes it; None for one of another type, which comes to `others`."""
     kind = column.kind
-    if kind in (LIST, MAPPING) and is_model(type(value)):
-        return get_plain(value)
     if kind == TEXT and not isinstance(value, str):
         return dump_json(value).decode()  # a metric of torch's that is an object
     if _are_fitting(kind, [value]):
@@ -175,12 +174,11 @@ def _convert(kind: str, words: Sequence[str], values: list[Any]) -> Any:
     if kind in (LIST, MAPPING):
         array = np.empty(len(values), dtype=object)
         for place, value in enumerate(values):
-            array[place] = _freeze(kind, value)
+            array[place] = value
         return array
     return pd.array(values, dtype=pd.StringDtype("python") if kind == TEXT else kind)
 
 
-def _freeze(kind: str, value: Any) -> Any:
-    if value is None:
-        return None
-    return tuple(map(get_plain, value)) if kind == LIST else get_plain(value)
+def _freeze(value: Any) -> Any:
+    """Return a list as a tuple, which can be hashed and compared, and what is in it as plain values."""
+    return tuple(map(get_plain, value)) if isinstance(value, list | tuple) else get_plain(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -28,11 +28,12 @@ from compileboard.app.api.fleet.trends import TrendPointJson, TrendSeriesJson, m
 from compileboard.app.charts.base import Chart
 from compileboard.app.charts.comparison import chart_changes
 from compileboard.app.charts.figures import make_figure
-from compileboard.app.charts.incidents import chart_incident
+from compileboard.app.charts.incidents import chart_incident, mark_incidents
 from compileboard.app.charts.models import chart_history
 from compileboard.app.charts.repeats import chart_repeats
 from compileboard.app.charts.trends import chart_metric, share_runs
 from compileboard.app.notebook.columns import list_columns, make_frame
+from compileboard.app.queries.dashboard.incidents import SeriesChange
 from compileboard.app.screens.fleet.comparison import ComparisonScreen
 from compileboard.app.screens.fleet.incidents import IncidentScreen
 from compileboard.app.screens.fleet.models import ModelScreen
@@ -58,6 +59,7 @@ class BoardTrend:
     """A metric over the newest runs, of every configuration that fits."""
 
     screen: TrendScreen
+    changes: Sequence[SeriesChange]
 
     @property
     def notes(self) -> list[str]:
@@ -71,13 +73,14 @@ class BoardTrend:
         return make_frame(columns, [line | point for line, point in series])
 
     def figure(self) -> Any:
-        """Return the chart of the trends page, a line for each configuration."""
+        """Return the chart of the trends page with its findings, a line for each configuration."""
         series, axis = self.screen.series, self.screen.axis
         if not series:
             raise NothingToDraw("No run has a value of this metric with these filters.")
         lines = [replace(one.line, label=_label_line(one)) for one in series]
         chart = chart_metric(self.screen.metric, lines, axis, chart_id="trend")
-        return make_figure(replace(chart, height="m", show_legend=True), share_runs(axis, links=False))
+        marked = mark_incidents(replace(chart, height="m", show_legend=True), self.changes, axis)
+        return make_figure(marked, share_runs(axis, links=False))
 
     def __repr__(self) -> str:
         points = sum(len(one.line.points) for one in self.screen.series)

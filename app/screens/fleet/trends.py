@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -139,7 +139,8 @@ def build_trends(
         for kind, values in filters.counted.items()
         if values
     ]
-    changes = [] if selected is None else _list_changes(reader, filters, selected, drawings)
+    metrics = {drawing.metric.name for drawing in drawings}
+    changes = list_changes(reader, selected.fields, filters.models, metrics, filters.sets.branch) if selected else []
     run_ids = {point.run_id for drawing in drawings for line in drawing.lines for point in line.points}
     axis = _lay_out(engine, run_ids, filters.sets.branch, filters.axis, clock)
     return TrendsScreen(filters, sets, selected, definition, drawings, axis, changes, [*notes, *axis.notes])
@@ -257,19 +258,21 @@ def _drop_empty(drawings: Sequence[TrendDrawing], why: str, notes: list[str]) ->
     return shown
 
 
-def _list_changes(
-    reader: sqlite3.Connection, filters: TrendsFilters, selected: ModelSet, drawings: Sequence[TrendDrawing]
+def list_changes(
+    reader: sqlite3.Connection,
+    configuration: Mapping[str, Any],
+    models: Sequence[str],
+    metrics: Collection[str],
+    branch: str | None,
 ) -> list[SeriesChange]:
-    """List what was detected in the series that are drawn."""
-    metrics = {drawing.metric.name for drawing in drawings}
-    fields = {name: "" if value is None else value for name, value in selected.fields.items()}
-    subject, models = ("model", filters.models) if filters.models else ("suite", [""])
+    """List what was detected in some metrics of a configuration: of the suite, or of models where some are named."""
+    subject, names = ("model", models) if models else ("suite", [""])
     return [
         change
-        for change in list_series_findings(reader, subject, selected.suite, models)
+        for change in list_series_findings(reader, subject, configuration["suite"], names)
         if change.metric in metrics
-        and filters.sets.branch in (None, change.branch)
-        and all(getattr(change, name) == value for name, value in fields.items())
+        and branch in (None, change.branch)
+        and all(getattr(change, name) == ("" if value is None else value) for name, value in configuration.items())
     ]
 
 

@@ -278,3 +278,13 @@ def test_a_run_shows_itself_and_hostile_text_is_text(board: Board) -> None:
     assert repr(run) == f"<run {HOSTILE_RUN} of {board.path!r}>"
     assert board.run(RUN).detail.compile_count == len(board.run(RUN).compiles())
     assert (run.compiles()["function"].str.contains(MARKUP, regex=False)).any()
+
+
+def test_a_trend_marks_the_findings_of_its_series(board: Board, client: FlaskClient) -> None:
+    trend = board.trend("speedup", model="Breaky")
+    found = board.findings(model="Breaky", metric="speedup", state="any", handling="any", subject="model")
+    assert {change.id for change in trend.changes} <= set(found["id"]) and trend.changes
+    marks = [text for trace in trend.figure().data if trace.yaxis == "y2" for text in trace.hovertext or ()]
+    page = client.get("/trends?model=Breaky&metric=speedup&suite=bench_models").text
+    assert marks and all(text.partition(":")[0] in page for text in marks)
+    assert board.trend(break_=1).changes == []
