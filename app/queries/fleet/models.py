@@ -168,7 +168,7 @@ def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KE
 def list_models(engine: Engine, wanted: ModelFilter) -> list[ResultRow]:
     """List the newest result of each model and metric set, or all of one run's, by suite and model."""
     if wanted.run:
-        of_run = engine.rows(RESULTS_SQL, {"run_id": wanted.run, "limit": MOST_RESULTS})
+        of_run = engine.stream(RESULTS_SQL, {"run_id": wanted.run, "limit": MOST_RESULTS})
         measured = [result for result in read_measured(of_run) if _fits(result, wanted)]
     else:
         measured = list_newest(engine, wanted)
@@ -190,7 +190,7 @@ def judge_answer(row: ResultRow) -> str:
 def list_newest(engine: Engine, wanted: ModelFilter) -> list[ExperimentResult]:
     """List what each experiment said last of each model, from whichever run."""
     values = {key: getattr(wanted, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
-    return filter_newest(read_measured(engine.rows(LATEST_SQL, values)))
+    return filter_newest(read_measured(engine.stream(LATEST_SQL, values)))
 
 
 def filter_newest(measured: Iterable[ExperimentResult]) -> list[ExperimentResult]:
@@ -216,7 +216,7 @@ def list_history(
     """List every result of a model, newest first, each with the experiments that it was made of."""
     values = {"model": model, "suite": suite, "limit": MOST_HISTORY}
     by_run: dict[str, list[ExperimentResult]] = {}
-    for result in read_measured(engine.rows(HISTORY_SQL, values)):
+    for result in read_measured(engine.stream(HISTORY_SQL, values)):
         by_run.setdefault(result.run_id, []).append(result)
     found = [pair for measured in by_run.values() for pair in merge_with_parts(measured)]
     return sorted(found, key=lambda pair: (pair[0].time_us, pair[0].id), reverse=True)

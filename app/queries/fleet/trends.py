@@ -91,7 +91,7 @@ _WANTED = """
   and (:until_us is null or r.started_us < :until_us)
 """
 SUMMARIES_SQL = f"""
-select x.run_id, r.started_us, {", ".join(f"x.{name}" for name in (*SET, *NUMBERS))}
+select {", ".join(f"x.{name}" for name in (*SET, *NUMBERS))}, x.run_id, r.started_us
 from run_summaries as x
 join runs as r on r.id = x.run_id
 where x.definition = :definition
@@ -270,7 +270,7 @@ def _bind(wanted: TrendFilter) -> dict[str, Any]:
     return values | {"dynamic": None if wanted.dynamic is None else int(wanted.dynamic)}
 
 
-def _read_set(row: Row, **counts: int) -> ModelSet:
+def _read_set(row: Row | Mapping[str, Any], **counts: int) -> ModelSet:
     fields: dict[str, Any] = {name: row[name] or None for name in _WORDS}
     fields |= {"suite": row["suite"], "dynamic": bool(row["dynamic"]), "world_size": row["world_size"]}
     return ModelSet(**(fields | counts))
@@ -291,15 +291,14 @@ def list_sets_of(engine: Engine, model: str) -> set[tuple[Any, ...]]:
 def list_summaries(engine: Engine, wanted: TrendFilter, definition: str, limit: int = MOST_RUNS) -> list[StoredSummary]:
     """List what the newest runs come to, the newest first; a run has one of each set that is wanted."""
     usual = _find_usual(engine, wanted, definition)
-    found = engine.rows(SUMMARIES_SQL, _bind(wanted) | {"definition": definition, "limit": limit})
+    found = engine.stream(SUMMARIES_SQL, _bind(wanted) | {"definition": definition, "limit": limit})
     sets: dict[tuple[Any, ...], ModelSet] = {}
-    last = 2 + len(SET)
     summaries = []
     for row in found:
-        key = row[2:last]
+        key = row[: len(SET)]
         if key not in sets:
-            sets[key] = _read_set(row)
-        summary = StoredSummary(*(*row[last:], row[0], row[1], sets[key]))
+            sets[key] = _read_set(dict(zip(SET, key)))
+        summary = StoredSummary(*(*row[len(SET) :], sets[key]))
         lacks = is_incomplete(summary.measured_count, summary.failed_count, usual.get(key, 0.0))
         summaries.append(replace(summary, is_incomplete=True) if lacks else summary)
     return summaries
@@ -333,7 +332,7 @@ def _find_usual(engine: Engine, wanted: TrendFilter, definition: str) -> dict[tu
     """Return how many models each set usually measures, whatever run or time is asked for."""
     ever = replace(wanted, run=None, commit=None, torch=None, since_us=None, until_us=None)
     counts: dict[tuple[Any, ...], list[int]] = {}
-    for row in engine.rows(COUNTS_SQL, _bind(ever) | {"definition": definition, "limit": MOST_RUNS}):
+    for row in engine.stream(COUNTS_SQL, _bind(ever) | {"definition": definition, "limit": MOST_RUNS}):
         counts.setdefault(row[1:], []).append(row[0])
     return {key: find_usual(measured) for key, measured in counts.items()}
 
@@ -355,7 +354,7 @@ def list_model_rows(
     by_run: dict[str, list[Any]] = {}
     kept = _ALWAYS | set(columns)
     some = re.sub(r"\bx\.(\w+)", lambda match: match[0] if match[1] in kept else f"null as {match[1]}", COLUMNS)
-    for result in read_measured(engine.rows(MODELS_SQL.format(columns=some), values)):
+    for result in read_measured(engine.stream(MODELS_SQL.format(columns=some), values)):
         by_run.setdefault(result.run_id, []).append(result)
     return [row for measured in by_run.values() for row in merge_results(measured)]
 
