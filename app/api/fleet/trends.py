@@ -8,7 +8,7 @@ from typing import Annotated
 from compileboard.app.analysis.trends.lines import AXES, CHOICES, ENVIRONMENT
 from compileboard.app.api.answers import find_run, operation, refuse
 from compileboard.app.api.fleet.models import SetFields
-from compileboard.app.db import get_clock, get_engine, get_reader
+from compileboard.app.db import get_clock, get_engine
 from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.models import STATUSES
 from compileboard.app.queries.fleet.trends import StoredSummary, TrendFilter, TrendRun, list_trend_runs, read_last
@@ -216,9 +216,7 @@ def build_asked_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendScreen:
     subject = counted[0] if counted else None
     name, model, axis, definition = asked.metric or "speedup", asked.model, asked.axis, asked.definition
     try:
-        return build_trend(
-            get_reader(), get_engine(), wanted, name, model, subject, axis, definition, run_count, get_clock()
-        )
+        return build_trend(get_engine(), wanted, name, model, subject, axis, definition, run_count, get_clock())
     except UnknownCountedError as error:
         refuse(str(error))
 

@@ -147,7 +147,6 @@ def build_trends(
 
 
 def build_trend(
-    reader: sqlite3.Connection,
     engine: Engine,
     selected: TrendFilter,
     metric: str,
