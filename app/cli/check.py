@@ -23,14 +23,14 @@ from compileboard.app.cli.common import db_option
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.checks import (
     check_targets,
-    make_json,
     write_junit,
     write_markdown,
     write_outputs,
     write_table,
 )
 from compileboard.app.reports.output import fail
-from compileboard.app.screens.fleet.checks import CheckRequest, CheckScreen, build_check
+from compileboard.app.schema import get_plain
+from compileboard.app.screens.fleet.checks import CheckRequest, CheckScreen, build_check, report_check
 from compileboard.collectors.store.connection import open_reader
 from compileboard.command_line import Choice, Command, Option, Value
 
@@ -189,7 +189,7 @@ def _write(report: Report, arguments: SimpleNamespace, proposed: str) -> None:
     documents = (
         (arguments.markdown, markdown.encode()),
         (arguments.junit, write_junit(report)),
-        (arguments.json, json.dumps(make_json(report), indent=2).encode() + b"\n"),
+        (arguments.json, json.dumps(get_plain(report_check(report)), indent=2).encode() + b"\n"),
         (arguments.propose, proposed.encode()),
     )
     write_outputs(documents, write_table(report, every=arguments.all))

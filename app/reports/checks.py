@@ -7,7 +7,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 from xml.etree import ElementTree
 
 from compileboard.app.checks.decision import Report, RuleReport
@@ -145,38 +144,6 @@ def _section(title: str, verdicts: list[RuleVerdict]) -> Iterator[str]:
     if len(rows) > _MOST_ROWS:
         yield ""
         yield f"… and {len(rows) - _MOST_ROWS} more"
-
-
-def make_json(report: Report) -> dict[str, Any]:
-    """Return what a check found as plain values."""
-    return {
-        "passed": report.exit_code == 0,
-        "exit_code": report.exit_code,
-        "headline": report.headline,
-        "run": report.run,
-        "baseline": report.baseline,
-        "warnings": list(report.warnings),
-        "model_counts": None if report.model_counts is None else dict(report.model_counts),
-        "rules": [
-            {
-                "name": rule.rule.name,
-                "about": rule.rule.said,
-                "not_compared": rule.lacks or None,
-                "counts": rule.counts,
-                "verdicts": [
-                    {
-                        "name": verdict.name,
-                        "verdict": verdict.word,
-                        "outcome": verdict.outcome,
-                        "fails": report.fails(verdict),
-                        "detail": verdict.detail,
-                    }
-                    for verdict in rule.verdicts
-                ],
-            }
-            for rule in report.rules
-        ],
-    }
 
 
 # What XML 1.0 cannot say at all, escaped or not.

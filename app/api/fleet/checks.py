@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.api.answers import PageQuery, operation, refuse
-from compileboard.app.checks.rules import RULES
-from compileboard.app.checks.rules.model import FAIL, IMPROVED, NOTE, PASS, RuleDistinct, RuleOptions
+from compileboard.app.checks.rules.model import RuleDistinct, RuleOptions
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare, is_file, list_flaky
 from compileboard.app.db import get_reader
@@ -17,9 +16,8 @@ from compileboard.app.queries.dashboard.baselines import list_baselines as list_
 from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
 from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.queries.parameters import BackendName, DeviceName, DtypeName, ModeName, Parameter, SuiteName
-from compileboard.app.reports.checks import make_json
-from compileboard.app.schema import Keywords, one_of
-from compileboard.app.screens.fleet.checks import CheckRequest, build_check
+from compileboard.app.schema import Keywords
+from compileboard.app.screens.fleet.checks import CheckJson, CheckRequest, build_check, report_check
 
 
 @dataclass(frozen=True)
@@ -53,46 +51,6 @@ class BaselineDetail(BaselineRow):
     results: Annotated[list[KeptResult], "Results."]
     graph_breaks: Annotated[list[KeptDistinct] | None, "Distinct graph breaks; null where none could be recorded."]
     recompile_causes: Annotated[list[KeptDistinct] | None, "Causes of recompiles; null where none could be recorded."]
-
-
-@dataclass(frozen=True)
-class VerdictJson:
-    """What a rule found of one model."""
-
-    name: Annotated[str, "The model."]
-    verdict: Annotated[str, "The verdict, in upstream's word where the rule is upstream's."]
-    outcome: Annotated[str, one_of((PASS, NOTE, IMPROVED, FAIL)), "What kind of verdict that is."]
-    fails: Annotated[bool, "Whether it fails the check."]
-    detail: Annotated[str, "What came and what was expected."]
-
-
-@dataclass(frozen=True)
-class CheckedRule:
-    """What one rule found."""
-
-    name: Annotated[str, one_of(rule.name for rule in RULES), "The rule's name."]
-    about: Annotated[str, "What it asks for."]
-    not_compared: Annotated[str | None, "Why it could not look."]
-    counts: Annotated[dict[str, Count], "How often each verdict came."]
-    verdicts: Annotated[list[VerdictJson], "Verdicts, those that fail first."]
-
-
-@dataclass(frozen=True)
-class CheckJson:
-    """What a check found."""
-
-    passed: Annotated[bool, "Whether nothing fails and all that the baseline calls for was compared."]
-    exit_code: Annotated[
-        int, "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls for could not look."
-    ]
-    headline: Annotated[str, "What came of it, in a line."]
-    run: Annotated[str, "What was checked."]
-    baseline: Annotated[str | None, "What it was compared with."]
-    warnings: Annotated[list[str], "What makes the comparison doubtful."]
-    model_counts: Annotated[
-        dict[str, Count] | None, "Models by what Compare says of all their metrics: worse, better, both, neither."
-    ]
-    rules: Annotated[list[CheckedRule], "Rules, in their order."]
 
 
 @dataclass(frozen=True)
@@ -179,6 +137,6 @@ def get_check(wanted: CheckQuery) -> CheckJson:
         allow_environment_change=wanted.environment,
     )
     try:
-        return CheckJson(**make_json(build_check(get_reader, request).report))
+        return report_check(build_check(get_reader, request).report)
     except FilterError as error:
         raise FilterError(f"could not compare: {error}") from None

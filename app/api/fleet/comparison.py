@@ -96,7 +96,7 @@ class MetricMean(Change):
     verdict: Annotated[
         str | None, one_of(LABELS), "What the change over all models means; null where there is no mean."
     ]
-    basis: Annotated[str | None, "What that rests on."]
+    basis: Annotated[str | None, "What the verdict on the mean rests on: how many of its models moved."]
     verdicts: Annotated[dict[str, Count], "Models by verdict."]
     methods: Annotated[dict[str, Count], "Models by what the verdict rests on."]
 

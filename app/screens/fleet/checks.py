@@ -5,13 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.checks.decision import Report, compare
-from compileboard.app.checks.rules.model import RuleOptions, Side
+from compileboard.app.checks.rules import RULES
+from compileboard.app.checks.rules.model import FAIL, IMPROVED, NOTE, PASS, RuleOptions, Side
 from compileboard.app.checks.sides import choose_both, load_expected, load_run, need_run
 from compileboard.app.checks.tables import is_file, read_table
 from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.fields import Count
+from compileboard.app.schema import one_of
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,69 @@ def build_check(open_reader: Callable[[], sqlite3.Connection], request: CheckReq
         notes=notes,
     )
     return CheckScreen(report, actual, expected, request.options)
+
+
+@dataclass(frozen=True)
+class VerdictJson:
+    """What a rule found of one model."""
+
+    name: Annotated[str, "The model."]
+    verdict: Annotated[str, "The verdict, in upstream's word where the rule is upstream's."]
+    outcome: Annotated[str, one_of((PASS, NOTE, IMPROVED, FAIL)), "What kind of verdict that is."]
+    fails: Annotated[bool, "Whether it fails the check."]
+    detail: Annotated[str, "What came and what was expected."]
+
+
+@dataclass(frozen=True)
+class CheckedRule:
+    """What one rule found."""
+
+    name: Annotated[str, one_of(rule.name for rule in RULES), "The rule's name."]
+    about: Annotated[str, "What it asks for."]
+    not_compared: Annotated[str | None, "Why it could not look."]
+    counts: Annotated[dict[str, Count], "How often each verdict came."]
+    verdicts: Annotated[Sequence[VerdictJson], "Verdicts, those that fail first."]
+
+
+@dataclass(frozen=True)
+class CheckJson:
+    """What a check found."""
+
+    passed: Annotated[bool, "Whether nothing fails and all that the baseline calls for was compared."]
+    exit_code: Annotated[
+        int, "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls for could not look."
+    ]
+    headline: Annotated[str, "What came of it, in a line."]
+    run: Annotated[str, "What was checked."]
+    baseline: Annotated[str | None, "What it was compared with."]
+    warnings: Annotated[Sequence[str], "What makes the comparison doubtful."]
+    model_counts: Annotated[
+        dict[str, Count] | None, "Models by what Compare says of all their metrics: worse, better, both, neither."
+    ]
+    rules: Annotated[Sequence[CheckedRule], "Rules, in their order."]
+
+
+def report_check(report: Report) -> CheckJson:
+    """Return what a check found as API and `--json` have it."""
+    return CheckJson(
+        passed=report.exit_code == 0,
+        exit_code=report.exit_code,
+        headline=report.headline,
+        run=report.run,
+        baseline=report.baseline,
+        warnings=report.warnings,
+        model_counts=None if report.model_counts is None else dict(report.model_counts),
+        rules=[
+            CheckedRule(
+                name=checked.rule.name,
+                about=checked.rule.said,
+                not_compared=checked.lacks or None,
+                counts=checked.counts,
+                verdicts=[
+                    VerdictJson(verdict.name, verdict.word, verdict.outcome, report.fails(verdict), verdict.detail)
+                    for verdict in checked.verdicts
+                ],
+            )
+            for checked in report.rules
+        ],
+    )
