@@ -18,7 +18,7 @@ from compileboard.collectors.store.search_index import index_run
 from compileboard.command_line import Command, Group
 
 DAY_US = 86_400 * 1_000_000
-run_argument = click.argument("run", metavar="RUN", help="The run's id.")
+run_argument = click.argument("run", metavar="RUN", help="Run's ID.")
 
 
 @click.group(cls=Group, epilog="Exit codes: 0 done, 2 not done: no such run or database, or not to be restored.\n")
@@ -76,7 +76,7 @@ def restore(run: str, db: str) -> int:
 
 
 @trash.command()
-@click.option("--days", type=int, default=7, metavar="N", help="How many days ago at least. Default: 7.")
+@click.option("--days", type=int, default=7, metavar="N", help="Least days since the run was deleted. Default: 7.")
 @db_option
 def prune(days: int, db: str) -> int:
     """Delete for good what was deleted some days ago."""
@@ -94,7 +94,7 @@ def prune(days: int, db: str) -> int:
 @click.command(cls=Command)
 @db_option
 @click.option("--subject", metavar="ID", help="Only changes of this run, finding or baseline.")
-@click.option("--limit", type=int, default=50, metavar="N", help="How many. Default: 50.")
+@click.option("--limit", type=int, default=50, metavar="N", help="Most changes to list. Default: 50.")
 def audit(db: str, subject: str | None, limit: int) -> None:
     """List who changed what, newest first."""
     from compileboard.app.queries.dashboard.activity import list_audit

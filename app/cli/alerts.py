@@ -76,7 +76,7 @@ rules_option = click.option(
     "rules_path",
     metavar="FILE",
     callback=_find_rules,
-    help="The file of rules. Default: COMPILEBOARD_ALERTS.",
+    help="File of rules. Default: COMPILEBOARD_ALERTS.",
 )
 
 
@@ -123,7 +123,7 @@ def send(db: str, rules_path: str, dry_run: bool) -> Answer:
 @rules_option
 @click.option("--state", type=Choice(STATES), help="Only deliveries in this state.")
 @click.option("--rule", metavar="NAME", help="Only deliveries of this rule.")
-@click.option("--limit", type=int, default=100, metavar="N", help="At most so many. Default: 100.")
+@click.option("--limit", type=int, default=100, metavar="N", help="Most deliveries to list. Default: 100.")
 def list_all(db: str, rules_path: str, state: str | None, rule: str | None, limit: int) -> Answer:
     """List what was sent, what waits and what failed."""
     if not 1 <= limit <= MOST_LISTED:
@@ -162,7 +162,7 @@ def _format_nothing(rule: str | None, state: str | None) -> str:
 
 
 @action
-@click.argument("name", metavar="RULE", help="The rule's name.")
+@click.argument("name", metavar="RULE", help="Rule's name.")
 @db_option
 @rules_option
 def test(name: str, db: str, rules_path: str) -> Answer:

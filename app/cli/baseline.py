@@ -64,9 +64,9 @@ def action(function: Callable[..., Iterator[str]]) -> click.Command:
     return baseline.command(function.__name__.removesuffix("_all"))(db_option(run))
 
 
-name_argument = click.argument("name", metavar="NAME", help="The baseline's name.")
-run_option = click.option("--run", metavar="ID", required=True, help="A run's id or commit, its beginning, or latest.")
-note_option = click.option("--note", metavar="TEXT", help="Why it is the baseline.")
+name_argument = click.argument("name", metavar="NAME", help="Baseline's name.")
+run_option = click.option("--run", metavar="ID", required=True, help="Run's ID or commit, its beginning, or latest.")
+note_option = click.option("--note", metavar="TEXT", help="Note on why it is the baseline.")
 
 
 @action
@@ -96,11 +96,11 @@ def save(reader: sqlite3.Connection, path: str, name: str, run: str, note: str |
 @name_argument
 @run_option
 @note_option
-@click.option("--model", "models", multiple=True, metavar="NAME", help="This model alone; repeatable.")
+@click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
 def update(
     reader: sqlite3.Connection, path: str, name: str, run: str, note: str | None, models: tuple[str, ...]
 ) -> Iterator[str]:
-    """Put a run's results in place of those kept, and say what changed."""
+    """Replace the saved results by a run's, and print what changed."""
     stored = _get(reader, name)
     side, run_id = _load(reader, run)
     before = load_baseline(stored.body, f"baseline {stored.name}")
@@ -121,7 +121,7 @@ def update(
 @action
 @name_argument
 def show(reader: sqlite3.Connection, _path: str, name: str) -> Iterator[str]:
-    """Show what a baseline keeps."""
+    """Show a baseline's content."""
     stored = _get(reader, name)
     side = load_baseline(stored.body, stored.name)
     yield f"baseline {stored.name}: {_count(side)} of run {stored.run_id}, changed {format_time(stored.changed_us)}"
@@ -163,7 +163,7 @@ def delete(_reader: sqlite3.Connection, path: str, name: str) -> Iterator[str]:
 
 @action
 @name_argument
-@click.option("--output", metavar="FILE", default="-", help="Where to write it; - is stdout.")
+@click.option("--output", metavar="FILE", default="-", help="File to write; - is stdout. Default: -.")
 def export(reader: sqlite3.Connection, _path: str, name: str, output: str) -> Iterator[str]:
     """Write upstream's CSV of expected accuracies and counters."""
     side = load_baseline(_get(reader, name).body, name)

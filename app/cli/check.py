@@ -79,11 +79,9 @@ output = partial(click.option, cls=Option, group="outputs (- is stdout)")
 
 @click.command(cls=Command, epilog=EPILOG)
 @db_option
-@click.option("--run", default="latest", metavar="ID", help="A run, latest, or a CSV. Default: latest.")
-@click.option("--baseline", metavar="WHAT", help="What to compare with; see below.")
-@click.option(
-    "--rule", "rules", multiple=True, metavar="NAME", help=f"A rule; give it again for more. Default: {DEFAULT}."
-)
+@click.option("--run", default="latest", metavar="ID", help="Run, latest, or a CSV. Default: latest.")
+@click.option("--baseline", metavar="WHAT", help="Baseline to compare with; see below.")
+@click.option("--rule", "rules", multiple=True, metavar="NAME", help=f"Rule to apply; repeatable. Default: {DEFAULT}.")
 @click.option("--list-rules", is_flag=True, help="List the rules with their verdicts, and end.")
 @which("--suite", metavar="WORD", help="Only results of this suite.")
 @which("--mode", metavar="WORD", help="Only results of this mode.")
@@ -95,27 +93,38 @@ output = partial(click.option, cls=Option, group="outputs (- is stdout)")
 @which("--batch-size", type=Value(_read_whole), metavar="N", help="Only results of this batch size.")
 @which("--world-size", type=Value(_read_whole), metavar="N", help="Only results of this world size.")
 @which("--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
-@rule_option("--flaky", multiple=True, metavar="MODEL", help="A flaky model; repeatable.")
-@rule_option("--no-known-flaky", is_flag=True, help="Forget the harness's own list of flaky models.")
-@rule_option("--threshold", type=Value(_read_positive), metavar="X", help="performance: the metric's target.")
-@rule_option("--threshold-scale", type=Value(_read_positive), default=1.0, metavar="X", help="performance: relaxes it.")
-@rule_option("--metric", type=Choice(("speedup", "abs_latency")), default="speedup", help="performance: of what.")
-@rule_option("--fail-on-improvement", is_flag=True, help="performance: fail above the target too.")
+@rule_option("--flaky", multiple=True, metavar="MODEL", help="Flaky model; repeatable.")
+@rule_option("--no-known-flaky", is_flag=True, help="Ignore the harness's own list of flaky models.")
+@rule_option("--threshold", type=Value(_read_positive), metavar="X", help="Target of the metric, for rule performance.")
+@rule_option(
+    "--threshold-scale",
+    type=Value(_read_positive),
+    default=1.0,
+    metavar="X",
+    help="Factor that relaxes the target. Default: 1.",
+)
+@rule_option(
+    "--metric",
+    type=Choice(("speedup", "abs_latency")),
+    default="speedup",
+    help="Metric of rule performance. Default: speedup.",
+)
+@rule_option("--fail-on-improvement", is_flag=True, help="Fail above the target too, for rule performance.")
 @rule_option(
     "--noise-margin",
     type=Value(_read_positive),
     default=RuleOptions.noise_margin,
     metavar="X",
-    help="pr-time, where none is expected.",
+    help=f"Margin of rule pr-time where none is expected, as a share. Default: {RuleOptions.noise_margin}.",
 )
 @rule_option(
     "--tolerance",
     type=Value(_read_positive),
     default=RuleOptions.tolerance,
     metavar="X",
-    help="speedup: a smaller change is none.",
+    help=f"Smallest change of rule speedup, as a share. Default: {RuleOptions.tolerance}.",
 )
-@rule_option("--allow-improvement", is_flag=True, help="What got better does not fail.")
+@rule_option("--allow-improvement", is_flag=True, help="Let improvements pass.")
 @rule_option("--allow-environment-change", is_flag=True, help="Compare speeds across another GPU or torch, and warn.")
 @output("--markdown", metavar="FILE", help="Write Markdown, for a CI job's summary.")
 @output("--junit", metavar="FILE", help="Write JUnit XML: a testsuite a rule, a testcase a model.")

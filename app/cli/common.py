@@ -18,5 +18,5 @@ db_option = click.option(
     type=click.Path(readable=False),
     metavar="FILE",
     callback=_find_database,
-    help="The database file. Default: compileboard.db.",
+    help="Database file. Default: compileboard.db.",
 )

@@ -84,7 +84,7 @@ def _read_count(text: str) -> int:
     metavar="ID",
     cls=Option,
     exclusive="what",
-    help="A run's id or commit, its beginning, or latest.",
+    help="Run's ID or commit, its beginning, or latest.",
 )
 @click.option(
     "--compare",
@@ -92,7 +92,7 @@ def _read_count(text: str) -> int:
     metavar="BASE NEW",
     cls=Option,
     exclusive="what",
-    help="Two sides: what changed from BASE to NEW.",
+    help="Sides to compare, from BASE to NEW.",
 )
 @click.option(
     "--site",
@@ -101,8 +101,8 @@ def _read_count(text: str) -> int:
     exclusive="what",
     help="Write the dashboard as static files into this folder.",
 )
-@click.option("--format", type=Choice((*FORMATS, *FOLDERS)), help="What to write.")
-@click.option("--output", metavar="PATH", help="Where to write it; - is stdout. For upstream a folder.")
+@click.option("--format", type=Choice((*FORMATS, *FOLDERS)), help="Format to write.")
+@click.option("--output", metavar="PATH", help="File to write, - for stdout; for upstream a folder.")
 @db_option
 @click.option(
     "--table",
@@ -111,23 +111,23 @@ def _read_count(text: str) -> int:
     f"Of a suite: {', '.join(SUITE_TABLES)}; default: {SUITE_TABLES[0]}.",
     metavar="TABLE",
 )
-@click.option("--payloads", is_flag=True, help="Put graphs and code into it. For html and --site.")
+@click.option("--payloads", is_flag=True, help="Include graphs and code. For html and --site.")
 @click.option("--raw-timings", is_flag=True, help="Add each repeat's time. For upstream alone.")
-@click.option("--suite", metavar="NAME", help="Write this suite over a period; with --compare, it alone.")
+@click.option("--suite", metavar="NAME", help="Suite to write over a period; with --compare, the only one.")
 @click.option("--anyway", is_flag=True, help="Compare numbers across machines. For --compare.")
 @click.option("--no-source", is_flag=True, help="Leave out the lines of the program's source code.")
-@of_suite("--since", metavar="WHEN", help="Where it begins: 2026-10-01 (UTC), or how long ago, as 30d.")
-@of_suite("--until", metavar="WHEN", help="Where it ends; a day is in it. Default: now.")
-@of_suite("--last", metavar="LENGTH", help="How long it is: 36h, 30d, 12w. Default: 30d.")
-@of_suite("--mode", metavar="NAME", help="Only what has this mode.")
-@of_suite("--dtype", metavar="NAME", help="Only what has this dtype.")
-@of_suite("--device", metavar="NAME", help="Only what has this device.")
-@of_suite("--hardware", metavar="NAME", help="Only what has this hardware.")
-@of_suite("--backend", metavar="NAME", help="Only what has this backend.")
-@of_suite("--branch", metavar="NAME", help="Only what has this branch.")
+@of_suite("--since", metavar="WHEN", help="Start of the period: 2026-10-01 (UTC), or how long ago, as 30d.")
+@of_suite("--until", metavar="WHEN", help="End of the period, that day included. Default: now.")
+@of_suite("--last", metavar="LENGTH", help="Length of the period: 36h, 30d, 12w. Default: 30d.")
+@of_suite("--mode", metavar="NAME", help="Only this mode.")
+@of_suite("--dtype", metavar="NAME", help="Only this dtype.")
+@of_suite("--device", metavar="NAME", help="Only this device.")
+@of_suite("--hardware", metavar="NAME", help="Only this hardware.")
+@of_suite("--backend", metavar="NAME", help="Only this backend.")
+@of_suite("--branch", metavar="NAME", help="Only this branch.")
 @of_suite("--dynamic", type=Choice(("yes", "no")), help="Only dynamic shapes, or only static ones.")
-@of_suite("--world-size", type=int, metavar="N", help="Only runs of so many ranks.")
-@of_suite("--definition", type=Choice(tuple(DEFINITIONS)), help="How a suite is summed up. Default: hud.")
+@of_suite("--world-size", type=int, metavar="N", help="Only runs with this many ranks.")
+@of_suite("--definition", type=Choice(tuple(DEFINITIONS)), help="Formula of a suite's summary. Default: hud.")
 @click.option(
     "--runs", type=Value(_read_count), metavar="N", help=f"Newest runs with pages. Default: {DEFAULT_RUNS}. For --site."
 )

@@ -35,10 +35,10 @@ examples:
 Exit codes: 0 done, 2 not done: there is no such finding, a word is missing, or the database cannot be used.
 """
 _ACTION_HELP = {
-    "acknowledge": "Say that somebody has taken it up.",
-    "ignore": "Say that nothing needs to be done, and why.",
-    "note": "Say something of it.",
-    "reopen": "Take an acknowledgement back, or stop ignoring it.",
+    "acknowledge": "Acknowledge a finding: somebody works on it.",
+    "ignore": "Ignore a finding, with a reason.",
+    "note": "Add a comment to a finding.",
+    "reopen": "Reopen a finding that was acknowledged or ignored.",
 }
 
 
@@ -47,12 +47,12 @@ def findings() -> None:
     """Find lasting changes in every series: steps, slow drift, and series that stopped."""
 
 
-id_argument = click.argument("finding_id", metavar="ID", help="The finding's id.")
+id_argument = click.argument("finding_id", metavar="ID", help="Finding's ID.")
 
 
 @findings.command()
 @db_option
-@click.option("--everything", is_flag=True, help="Look at all series again, not at new runs alone.")
+@click.option("--everything", is_flag=True, help="Scan all series again, not new runs alone.")
 def update(db: str, everything: bool) -> None:
     """Bring the findings up to date with the runs."""
     from compileboard.app.incidents.update import update_findings
@@ -66,12 +66,12 @@ def update(db: str, everything: bool) -> None:
 
 @findings.command("list")
 @db_option
-@click.option("--suite", metavar="NAME", help="Of this suite alone.")
-@click.option("--model", metavar="NAME", help="Of this model alone.")
-@click.option("--state", type=Choice(STATES), help="Of this state alone.")
-@click.option("--handling", type=Choice(HANDLINGS), help="Only what is open, acknowledged or ignored.")
-@click.option("--all", "everything", is_flag=True, help="Improvements too, and what is taken up or withdrawn.")
-@click.option("--limit", type=int, default=50, metavar="N", help="At most so many. Default: 50.")
+@click.option("--suite", metavar="NAME", help="Only this suite.")
+@click.option("--model", metavar="NAME", help="Only this model.")
+@click.option("--state", type=Choice(STATES), help="Only this state.")
+@click.option("--handling", type=Choice(HANDLINGS), help="Only this status.")
+@click.option("--all", "everything", is_flag=True, help="List improvements, acknowledged and withdrawn ones too.")
+@click.option("--limit", type=int, default=50, metavar="N", help="Most findings to list. Default: 50.")
 def list_changes(
     db: str,
     suite: str | None,
@@ -157,9 +157,9 @@ def _add_action(action: str, text: str) -> None:
     @findings.command(action, help=text)
     @id_argument
     @db_option
-    @click.option("--who", "author", required=True, metavar="NAME", help="Who says so.")
-    @click.option("--text", metavar="TEXT", help="What there is to say; ignore and note need it.")
-    @click.option("--range", "whole_range", is_flag=True, help="The same for all that came between the same two runs.")
+    @click.option("--who", "author", required=True, metavar="NAME", help="Author's name.")
+    @click.option("--text", metavar="TEXT", help="Comment; ignore and note need one.")
+    @click.option("--range", "whole_range", is_flag=True, help="Apply to all findings of the same commit range.")
     def add_comment(finding_id: str, db: str, author: str, text: str | None, whole_range: bool) -> int:
         with closing(open_writer(db)) as writer:
             try:

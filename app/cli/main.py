@@ -17,22 +17,20 @@ from compileboard.command_line import SETTINGS, Entry, Group, run_group
 # What the extra [server] brings; an environment that only collects is without them.
 SERVER_MODULES = ("flask", "gunicorn", "jinja2", "numpy", "orjson", "pandas", "plotly", "sqlite_utils", "werkzeug")
 COMMANDS = {
-    "serve": Entry("serve:serve", "serve the dashboard"),
-    "migrate": Entry("serve:migrate", "bring a database up to date"),
+    "serve": Entry("serve:serve", "Serve the dashboard."),
+    "migrate": Entry("serve:migrate", "Bring a database up to date."),
     "export": Entry(
         "export:export",
-        "write a run's report, a comparison or a suite over a period as HTML, JSON, CSV, Parquet or Markdown",
+        "Write a run's report, a comparison or a suite over a period as HTML, JSON, CSV, Parquet or Markdown.",
     ),
-    "report": Entry("report:report", "write every suite's last days to a folder, for cron"),
-    "check": Entry("check:check", "compare a run with a baseline, for CI"),
-    "baseline": Entry("baseline:baseline", "keep a run's results to compare with"),
-    "alerts": Entry("alerts:alerts", "tell people of findings, by rules"),
-    "findings": Entry(
-        "incidents:findings", "look for what got slower, broke or recompiles more, and say what is done about it"
-    ),
-    "follow": Entry("serve:follow", "look for findings whenever runs come in, and send alerts"),
-    "trash": Entry("activity:trash", "delete runs, restore deleted ones, or delete those for good"),
-    "audit": Entry("activity:audit", "list who changed what"),
+    "report": Entry("report:report", "Write every suite's last days to a folder, for cron."),
+    "check": Entry("check:check", "Compare a run with a baseline, for CI."),
+    "baseline": Entry("baseline:baseline", "Save a run's results to compare with."),
+    "alerts": Entry("alerts:alerts", "Send findings to people, by rules."),
+    "findings": Entry("incidents:findings", "Find what got slower, broke or recompiles more, and triage it."),
+    "follow": Entry("serve:follow", "Update findings whenever runs come in, and send alerts."),
+    "trash": Entry("activity:trash", "Delete runs, restore deleted ones, or delete those for good."),
+    "audit": Entry("activity:audit", "List who changed what."),
 }
 EPILOG = """\
 examples:

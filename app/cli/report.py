@@ -51,21 +51,21 @@ written, 3 no suite has a run in these days.
 
 
 @click.command(cls=Command, epilog=EPILOG)
-@click.option("--folder", required=True, metavar="DIR", help="Where to write; it is made if it is not there.")
+@click.option("--folder", required=True, metavar="DIR", help="Folder to write into; created if missing.")
 @db_option
-@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Only this suite; may be given several times.")
-@click.option("--last", default=DEFAULT_LAST, metavar="LENGTH", help="How long: 7d (the default), 4w.")
-@click.option("--until", metavar="DAY", help="The last day, as 2026-10-31, or today. Default: yesterday.")
+@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Only this suite; repeatable.")
+@click.option("--last", default=DEFAULT_LAST, metavar="LENGTH", help="Length of the period, as 4w. Default: 7d.")
+@click.option("--until", metavar="DAY", help="Last day, as 2026-10-31, or today. Default: yesterday.")
 @click.option("--branch", metavar="NAME", help="Only runs of this branch.")
-@click.option("--definition", type=Choice(tuple(DEFINITIONS)), help="How a suite is summed up. Default: hud.")
+@click.option("--definition", type=Choice(tuple(DEFINITIONS)), help="Formula of a suite's summary. Default: hud.")
 @click.option(
     "--format",
     "formats",
     multiple=True,
     type=Choice(tuple(FORMATS)),
-    help="What to write, html by default; several are possible.",
+    help="Format to write; repeatable. Default: html.",
 )
-@click.option("--verbose", is_flag=True, help="Say which files were written.")
+@click.option("--verbose", is_flag=True, help="Print which files were written.")
 def report(db: str, last: str, **rest: Any) -> int:
     """Write a report of each suite's last days into a folder, with dated names."""
     arguments = SimpleNamespace(**rest)

@@ -71,8 +71,8 @@ def migrate(db: str) -> None:
 
 @click.command(cls=Command, epilog=FOLLOW_NOTES)
 @db_option
-@click.option("--alerts", metavar="FILE", help="The file of alert rules. Default: none, nothing is sent.")
-@click.option("--while-stdin", is_flag=True, help="Stop when stdin is closed, as `serve` does it.")
+@click.option("--alerts", metavar="FILE", help="File of alert rules. Default: none, nothing is sent.")
+@click.option("--while-stdin", is_flag=True, help="Stop when stdin is closed, as under `serve`.")
 def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
     """Update findings whenever runs come in, and send due alerts, until interrupted."""
     from compileboard.app import follow as follower

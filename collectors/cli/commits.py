@@ -21,8 +21,8 @@ BATCH = 5_000  # a transaction: a recorder beside us waits for no more than this
 
 @click.command(cls=Command, epilog="example: %(prog)s --repository ~/pytorch --branch origin/main\n")
 @db_option
-@click.option("--repository", default=".", metavar="PATH", help="a folder inside the clone (default: this folder)")
-@click.option("--branch", default="HEAD", metavar="NAME", help="a branch, tag or commit (default: what is checked out)")
+@click.option("--repository", default=".", metavar="PATH", help="Folder inside the clone. Default: this folder.")
+@click.option("--branch", default="HEAD", metavar="NAME", help="Branch, tag or commit. Default: what is checked out.")
 def commits(db: str, repository: str, branch: str) -> None:
     """Add the history of a git clone at hand to the database, along first parents: hash, time, author's name, subject.
 

@@ -18,7 +18,7 @@ db_option = click.option(
     default=DEFAULT_DATABASE,
     type=click.Path(readable=False),
     metavar="FILE",
-    help=f"the database (default {DEFAULT_DATABASE} in this folder)",
+    help=f"Database file. Default: {DEFAULT_DATABASE} in this folder.",
 )
 tag_option = click.option(
     "--tag",
@@ -26,7 +26,7 @@ tag_option = click.option(
     multiple=True,
     type=Value(read_pair),
     metavar="KEY=VALUE",
-    help="a label to find it by; repeatable",
+    help="Tag to find the run by; repeatable.",
 )
 
 

@@ -41,11 +41,11 @@ PrintLine = Callable[[str], None]
 
 BOUNDS = "for programs that import what others sent"
 LIMITS = {
-    "bytes": "the most bytes that may come out of archives",
-    "ratio": "how many times its own size may come out of a file",
-    "entries": "the most entries that the archives may have",
-    "records": "the most records that may come of it",
-    "rows": "the most rows that it may write into the database",
+    "bytes": "Most bytes that may come out of archives.",
+    "ratio": "Most times its own size that may come out of a file.",
+    "entries": "Most entries that the archives may have.",
+    "records": "Most records that may come of it.",
+    "rows": "Most rows that it may write into the database.",
 }
 
 
@@ -70,37 +70,39 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     required=True,
     type=click.Path(readable=False),
     metavar="PATH...",
-    help="a log, a file of results, a folder, an archive, or -; each is a run, files of one folder are one",
+    help="Log, file of results, folder, archive, or -; each is a run, files of one folder are one.",
 )
-@click.option("--latest", is_flag=True, help="of a folder, only the newest log and its ranks")
-@click.option("--follow", is_flag=True, help="keep reading logs that grow, until Ctrl-C")
-@click.option("--strict", is_flag=True, help="end with 1 if anything could not be read")
-@click.option("--no-payloads", is_flag=True, help="keep no graphs, code and guards: only what the tables need")
-@click.option("--redact-source", is_flag=True, help="keep no line of the program's source code, wherever torch put it")
-@click.option("--name", metavar="NAME", help="the run's name (default: the program's file, or the folder)")
-@click.option("--suite", metavar="NAME", help="what the run belongs to; results too whose rows name no suite")
+@click.option("--latest", is_flag=True, help="Read only the newest log of a folder, and its ranks.")
+@click.option("--follow", is_flag=True, help="Keep reading logs that grow, until Ctrl-C.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if anything could not be read.")
+@click.option("--no-payloads", is_flag=True, help="Store no graphs, code and guards, only what the tables need.")
+@click.option(
+    "--redact-source", is_flag=True, help="Store no line of the program's source code, wherever torch put it."
+)
+@click.option("--name", metavar="NAME", help="Name of the run. Default: the program's file, or the folder.")
+@click.option("--suite", metavar="NAME", help="Suite of the run, and of results whose rows name none.")
 @tag_option
 @click.option(
     "--root",
     "roots",
     multiple=True,
     metavar="DIR",
-    help="the repository's folder where the log was written: files are then named from there; repeatable",
+    help="Folder of the repository where the log was written; files are named from there; repeatable.",
 )
-@click.option("--no-index", is_flag=True, help="leave the run out of the search index until `index` is called")
-@click.option("--again", is_flag=True, help="import it even if its run was deleted")
+@click.option("--no-index", is_flag=True, help="Leave the run out of the search index until `index` is called.")
+@click.option("--again", is_flag=True, help="Import a run again that was deleted.")
 @_limit_options
 @click.option(
     "--names",
     metavar="FILE",
-    help="a JSON object: what files are called, by their names on disk below PATH",
+    help="JSON file with what files are called, by their names on disk below PATH.",
     cls=Option,
     group=BOUNDS,
 )
 @click.option(
     "--progress-lines",
     is_flag=True,
-    help="write how it goes to standard output, a JSON object a line; end when nobody reads it",
+    help="Print progress to stdout, a JSON object per line; end when nobody reads it.",
     cls=Option,
     group=BOUNDS,
 )

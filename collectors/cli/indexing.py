@@ -22,7 +22,7 @@ PrintLine = Callable[[str], None]
 
 @click.command(cls=Command)
 @db_option
-@click.argument("runs", nargs=-1, metavar="[RUN ...]", help="a run's id or its start (default: all runs)")
+@click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID or its start. Default: all runs.")
 def index(db: str, runs: tuple[str, ...]) -> int:
     """Put into the search index what is not in it yet, of all runs or of those given.
 

@@ -31,15 +31,15 @@ GAP = "  "
 
 @click.command("list", cls=Command)
 @db_option
-@click.option("--limit", type=Value(read_count), default=20, metavar="N", help="how many runs (default 20)")
-@click.option("--suite", metavar="NAME", help="only runs of this suite")
+@click.option("--limit", type=Value(read_count), default=20, metavar="N", help="Most runs to list. Default: 20.")
+@click.option("--suite", metavar="NAME", help="Only runs of this suite.")
 @click.option(
     "--tag",
     "tags",
     multiple=True,
     type=Value(read_key),
     metavar="KEY[=VALUE]",
-    help="only runs with this tag; repeatable, all must fit",
+    help="Only runs with this tag; repeatable, all must match.",
 )
 def list_runs(db: str, limit: int, suite: str | None, tags: tuple[tuple[str, str | None], ...]) -> None:
     """List the newest runs of a database."""
@@ -53,7 +53,7 @@ def list_runs(db: str, limit: int, suite: str | None, tags: tuple[tuple[str, str
 
 
 @click.command(cls=Command)
-@click.argument("run", metavar="RUN", help="the run's id, or as much of its start as tells it apart")
+@click.argument("run", metavar="RUN", help="Run's ID, or as much of its start as is unique.")
 @db_option
 def show(run: str, db: str) -> int:
     """Print one run's summary."""

@@ -14,21 +14,21 @@ from compileboard.collectors.terminal.command_hints import collector_command, da
 from compileboard.command_line import SETTINGS, Entry, Group, run_group
 
 COMMANDS = {
-    "run": Entry("run:run", "observe a command and everything it starts"),
+    "run": Entry("run:run", "Observe a command and everything it starts."),
     "import": Entry(
         "import_command:import_command",
-        "read torch's own trace logs (TORCH_TRACE) and upstream's benchmark results",
+        "Read torch's own trace logs (TORCH_TRACE) and upstream's benchmark results.",
     ),
-    "commits": Entry("commits:commits", "tell the history of a repository, by which commits are ordered"),
-    "index": Entry("indexing:index", "put runs into the search index that are not in it yet"),
+    "commits": Entry("commits:commits", "Add the history of a repository, by which commits are ordered."),
+    "index": Entry("indexing:index", "Add runs to the search index that are not in it yet."),
     "bench": Entry(
         "bench:bench",
-        "measure models eager and compiled: speedup, accuracy, compile time, memory, breaks, recompiles",
+        "Measure models eager and compiled: speedup, accuracy, compile time, memory, breaks, recompiles.",
     ),
-    "retry": Entry("retry:retry", "record runs that were set aside because they could not be recorded"),
-    "list": Entry("listing:list_runs", "list the newest runs of a database"),
-    "show": Entry("listing:show", "print one run's summary"),
-    "doctor": Entry("doctor:doctor", "say what this machine, torch and environment can record, and why"),
+    "retry": Entry("retry:retry", "Record runs that were set aside because they could not be recorded."),
+    "list": Entry("listing:list_runs", "List the newest runs of a database."),
+    "show": Entry("listing:show", "Print one run's summary."),
+    "doctor": Entry("doctor:doctor", "Print what this machine, torch and environment can record, and why."),
 }
 EXAMPLES = """\
 examples:
@@ -71,6 +71,6 @@ def explain_error(error: Exception, database: str | None) -> bool:
     context_settings=SETTINGS,
     epilog=EXAMPLES.format(collect=collector_command(), serve=dashboard_command("serve")),
 )
-@click.version_option(__version__, message=f"compileboard {__version__}", help="show the version")
+@click.version_option(__version__, message=f"compileboard {__version__}", help="Show the version.")
 def collect() -> None:
     """Record what torch.compile does in a program: compiles, graph breaks, recompiles and why."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, epilog="example: %(prog)s 01JD --db another.db\n")
-@click.option("--db", metavar="FILE", help="record them into this database instead of their own")
-@click.argument("runs", nargs=-1, metavar="[RUN ...]", help="a run's id or its start (default: all)")
+@click.option("--db", metavar="FILE", help="Database to record them into instead of their own.")
+@click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID or its start. Default: all.")
 def retry(db: str | None, runs: tuple[str, ...]) -> int:
     """Record runs that were set aside because they could not be recorded, all or those given.
 

@@ -27,30 +27,32 @@ if TYPE_CHECKING:
     epilog="example: %(prog)s --tag branch=main -- python train.py --lr 3\n",
 )
 @db_option
-@click.option("--name", metavar="NAME", help="the run's name (default: the script's)")
-@click.option("--suite", metavar="NAME", help="what the run belongs to; overview charts are per suite and name")
+@click.option("--name", metavar="NAME", help="Name of the run. Default: the script's.")
+@click.option("--suite", metavar="NAME", help="Suite that the run belongs to; overview charts are per suite and name.")
 @tag_option
 @click.option(
     "--level",
     type=Choice(("light", "full")),
     default="light",
-    help="light: compiles, breaks, recompiles, caches, failures, at no measurable cost (default); "
-    "full: also torch's own trace file, which slows compiles by about a tenth",
+    help="Level of detail. light: compiles, breaks, recompiles, caches, failures, at no measurable cost; "
+    "full: torch's own trace file too, which slows compiles by about a tenth. Default: light.",
 )
-@click.option("--no-source", is_flag=True, help="keep no line of the program's source code")
+@click.option("--no-source", is_flag=True, help="Store no line of the program's source code.")
 @click.option(
     "--capture-env",
     multiple=True,
     metavar="NAME",
-    help="also keep this environment variable (TORCH* is kept anyway, secrets never); repeatable",
+    help="Environment variable to store too (TORCH* always is, secrets never); repeatable.",
 )
 @click.option(
     "--stack-room",
     is_flag=True,
-    help="start Python programs with room on CPython's frame stack, whose chunks can slow compiled models down",
+    help="Start Python programs with room on CPython's frame stack, whose chunks can slow compiled models.",
 )
-@click.option("--quiet", is_flag=True, help="say nothing but errors")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT ...]", help="what to run")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+@click.argument(
+    "command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT ...]", help="Command to run."
+)
 def run(command: tuple[str, ...], db: str, level: str, no_source: bool, quiet: bool, **options: Any) -> int:
     """Observe a command and everything it starts: subprocesses, torchrun ranks, forked workers.
 

@@ -23,10 +23,10 @@ def print_message(text: str) -> None:
 
 
 @click.command(cls=Command, context_settings={**SETTINGS, "allow_interspersed_args": False})
-@click.option("--db", default=command_hints.DEFAULT_DATABASE, metavar="FILE", help="the database")
-@click.option("--backend", metavar="NAME", help="a torch._dynamo backend (default inductor on a GPU, eager on a CPU)")
-@click.option("--again", is_flag=True, help="measure versions that the database has once more")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND]", help="a server to start first")
+@click.option("--db", default=command_hints.DEFAULT_DATABASE, metavar="FILE", help="Database file.")
+@click.option("--backend", metavar="NAME", help="Backend of torch._dynamo. Default: inductor on a GPU, eager on a CPU.")
+@click.option("--again", is_flag=True, help="Measure versions again that the database has.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND]", help="Server to start first.")
 def demo_history(db: str, backend: str | None, again: bool, command: tuple[str, ...]) -> int:
     """Measure a small project's history, version by version, on this machine.
 

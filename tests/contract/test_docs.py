@@ -43,6 +43,15 @@ def test_every_command_and_option_is_documented_and_has_help(group, pages):
     assert missing == []
 
 
+@pytest.mark.parametrize("group", [collect, dashboard])
+def test_help_is_made_of_sentences(group):
+    texts = [entry.help for entry in group.entries.values()]
+    for _name, command in list_commands(group):
+        texts += [command.help, *(param.help for param in command.params if not getattr(param, "hidden", False))]
+    assert len(texts) > 50
+    assert [text for text in texts if not re.fullmatch(r"[A-Z].*\.", text.strip(), re.S)] == []
+
+
 def test_every_setting_is_documented():
     assert [s.name for s in SETTINGS if variable_name(s) not in DOCS["dashboard.md"]] == []
 

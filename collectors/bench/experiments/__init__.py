@@ -25,16 +25,18 @@ class Experiment:
 
 
 EXPERIMENTS = (
-    Experiment("performance", "--performance", "speedup over eager, latency, compilation time, peak memory"),
-    Experiment("accuracy", "--accuracy", "whether compiled computes what eager computes, by upstream's rules"),
-    Experiment("tolerance", "--tolerance", "how far the compiled result is from eager's on the CPU: max, mean, std"),
-    Experiment("coverage", "--coverage", "share of the ops and of their time that dynamo captures", "eager"),
-    Experiment("overhead", "--overhead", "speedup with a backend that does nothing: what dynamo itself costs", "eager"),
+    Experiment("performance", "--performance", "Measure speedup over eager, latency, compilation time, peak memory."),
+    Experiment("accuracy", "--accuracy", "Check that compiled computes what eager computes, by upstream's rules."),
+    Experiment("tolerance", "--tolerance", "Measure how far the result is from eager's on the CPU: max, mean, std."),
+    Experiment("coverage", "--coverage", "Measure the share of ops and of their time that dynamo captures.", "eager"),
+    Experiment("overhead", "--overhead", "Measure what dynamo itself costs, by a backend that does nothing.", "eager"),
     Experiment(
-        "recompile_profile", "--recompile-profiler", "what is compiled again, and why, when one thing changes at a time"
+        "recompile_profile",
+        "--recompile-profiler",
+        "Find what recompiles, and why, when one thing changes at a time.",
     ),
-    Experiment("shapes", "--shapes", "speedup, recompiles and compile time at the model's other sizes, both ways"),
-    Experiment("batch_size", "--find-batch-sizes", "the largest batch size that runs, halving from 1024"),
+    Experiment("shapes", "--shapes", "Measure speedup, recompiles and compile time at the model's other sizes."),
+    Experiment("batch_size", "--find-batch-sizes", "Find the largest batch size that runs, halving from 1024."),
 )
 
 

@@ -23,50 +23,54 @@ class BenchRequest:
     given: Mapping[str, Any] = field(default_factory=dict)
     suite: tuple[str, ...] = MODELS(
         (),
-        f"a suite, repeatable: {', '.join(suite.name for suite in SUITES)} (default builtin); see --list",
+        f"Suite: {', '.join(suite.name for suite in SUITES)}; repeatable. See --list. Default: builtin.",
         metavar="NAME",
     )
     only: str | None = MODELS(
         None,
-        "one model: its name, path:/abs/file.py,class:NAME as upstream takes it, or path:/abs/file.py for the "
-        "functions marked with @compileboard.bench.model",
+        "One model: its name, path:/abs/file.py,class:NAME as upstream takes it, or path:/abs/file.py for the "
+        "functions marked with @compileboard.bench.model.",
         metavar="MODEL",
     )
     filter: tuple[str, ...] = MODELS(
-        (), "only models whose name fits; repeatable", flags=("--filter", "-k"), metavar="REGEX"
+        (), "Only models whose name matches; repeatable.", flags=("--filter", "-k"), metavar="REGEX"
     )
     exclude: tuple[str, ...] = MODELS(
-        (), "no models whose name fits; repeatable", flags=("--exclude", "-x"), metavar="REGEX"
+        (), "No models whose name matches; repeatable.", flags=("--exclude", "-x"), metavar="REGEX"
     )
-    exclude_exact: tuple[str, ...] = MODELS((), "not this model; repeatable", metavar="NAME")
-    total_partitions: int = MODELS(1, "in how many parts to cut the list", **COUNT)
-    partition_id: int = MODELS(0, "which part to measure, from 0", metavar="N", read=int)
-    no_skip: bool = MODELS(False, "measure models that are known not to work here, too")
-    list: bool = MODELS(False, "print the models that are chosen, and measure nothing")
+    exclude_exact: tuple[str, ...] = MODELS((), "Not this model; repeatable.", metavar="NAME")
+    total_partitions: int = MODELS(1, "Number of parts to cut the list into. Default: 1.", **COUNT)
+    partition_id: int = MODELS(0, "Part to measure, from 0. Default: 0.", metavar="N", read=int)
+    no_skip: bool = MODELS(False, "Also measure models that are known not to work here.")
+    list: bool = MODELS(False, "Print the models that are chosen, and measure nothing.")
     experiments: tuple[str, ...] = EXPERIMENT(
         (), "", constants={experiment.flag: (experiment.name, experiment.help) for experiment in EXPERIMENTS}
     )
-    cold_start_latency: bool = MEASURED(False, "cold compile time, with empty caches: what is measured in any case")
-    name: str | None = RUN(None, "the run's name (default: bench and its suites)", metavar="NAME")
+    cold_start_latency: bool = MEASURED(False, "Measure cold compile time, with empty caches; always done.")
+    name: str | None = RUN(None, "Name of the run. Default: bench and its suites.", metavar="NAME")
     tag: tuple[tuple[str, str], ...] = RUN(
-        (), "a label to find it by; one word alone is upstream's tag; repeatable", metavar="KEY=VALUE", read=read_tag
+        (), "Tag of the run; one word alone is upstream's tag; repeatable.", metavar="KEY=VALUE", read=read_tag
     )
     resume: str | None = RUN(
-        None, "go on with an interrupted run (default: the newest of the same command)", metavar="[RUN]", bare=""
+        None, "Continue an interrupted run. Default: the newest of the same command.", metavar="[RUN]", bare=""
     )
     diff_branch: str | None = RUN(
         None,
-        "measure this branch or commit of the repository here as well, in a throw-away worktree, and compare; the "
-        "checkout is not touched",
+        "Measure this branch or commit of the repository as well, in a throw-away worktree, and compare; the "
+        "checkout is not touched.",
         metavar="REF",
     )
-    baseline: str | None = RUN(None, "a performance CSV of upstream's form to compare speedups with", metavar="FILE")
-    dump_raw_metrics: bool = RUN(False, "and the timings as its .npy files")
-    log_graph_breaks: bool = RUN(False, "and its graph-break files")
-    explain: bool = RUN(False, "print graphs, ops and breaks of each model, and list the breaks")
-    level: str = RUN("light", "full: also torch's own trace of each process", choices=("light", "full"))
-    no_source: bool = RUN(False, "keep no line of the models' source code")
-    quiet: bool = RUN(False, "print no progress, only the summary")
+    baseline: str | None = RUN(None, "Performance CSV of upstream's form to compare speedups with.", metavar="FILE")
+    dump_raw_metrics: bool = RUN(False, "Write the timings as upstream's .npy files too.")
+    log_graph_breaks: bool = RUN(False, "Write upstream's graph-break files too.")
+    explain: bool = RUN(False, "Print graphs, ops and breaks of each model, and list the breaks.")
+    level: str = RUN(
+        "light",
+        "Level of detail; full records torch's own trace of each process too. Default: light.",
+        choices=("light", "full"),
+    )
+    no_source: bool = RUN(False, "Store no line of the models' source code.")
+    quiet: bool = RUN(False, "Print no progress, only the summary.")
 
     @property
     def output_directory(self) -> str | None:

@@ -83,10 +83,10 @@ COUNT: dict[str, Any] = {"metavar": "N", "read": read_count}
 NAMED: dict[str, Any] = {"unlabelled": "a column of a series, or the beginning of its label", "command": ALWAYS}
 NO_NUMBER: dict[str, Any] = {"unlabelled": "no number depends on it", "command": NEVER, "in_digest": False}
 DTYPES = {
-    "float32": "float32 (default)",
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "amp": "automatic mixed precision",
+    "float32": "Measure in float32, the default.",
+    "float16": "Measure in float16.",
+    "bfloat16": "Measure in bfloat16.",
+    "amp": "Measure in automatic mixed precision.",
 }
 
 
@@ -102,57 +102,63 @@ class BenchSettings:
         "inference",
         "",
         constants={
-            "--inference": ("inference", "forward (default)"),
-            "--training": ("training", "forward, backward, optimizer"),
+            "--inference": ("inference", "Measure the forward pass, the default."),
+            "--training": ("training", "Measure forward, backward and optimizer."),
         },
         **NAMED,
     )
     dtype: str = COMPILED("float32", "", constants={f"--{name}": (name, DTYPES[name]) for name in DTYPES}, **NAMED)
     device: str = COMPILED(
         "cpu",
-        "where (default cuda if there is one)",
+        "Device. Default: cuda if there is one.",
         flags=("--device", "--devices", "-d"),
         choices=("cpu", "cuda"),
         **NAMED,
     )
     backend: str = COMPILED(
         "inductor",
-        "a torch._dynamo backend (default inductor)",
+        "Backend of torch._dynamo. Default: inductor.",
         flags=("--backend",),
-        constants={"--inductor": ("inductor", "the same as --backend inductor")},
+        constants={"--inductor": ("inductor", "Same as --backend inductor.")},
         metavar="NAME",
         **NAMED,
     )
     compile_mode: str | None = COMPILED(
         None,
-        "torch.compile's mode: reduce-overhead, max-autotune, …",
+        "Mode of torch.compile: reduce-overhead, max-autotune and so on.",
         flags=("--mode", "--inductor-compile-mode"),
         metavar="MODE",
         unlabelled="the beginning of the label",
     )
-    dynamic_shapes: bool = COMPILED(False, "compile with every dimension dynamic", unlabelled="a column of a series")
-    disable_cudagraphs: bool = COMPILED(False, "inductor without CUDA graphs", unlabelled="the beginning of the label")
-    freezing: bool = COMPILED(False, "inline the weights as constants (inference)")
-    compiled_autograd: bool = COMPILED(False, "compile the backward pass with compiled autograd")
-    channels_last: bool = COMPILED(False, "channels-last memory format for images")
-    nopython: bool = COMPILED(False, "make a graph break an error")
-    use_eval_mode: bool = COMPILED(False, "train with the model in eval mode")
-    randomize_input: bool = MEASURED(False, "draw floating-point inputs anew for each repeat")
-    dynamic_batch_only: bool = COMPILED(False, "compile with the batch dimension dynamic", label="dynamic_batch")
-    threads: int | None = COMPILED(None, "threads of eager and inductor", flags=("--threads", "-t"), **COUNT)
+    dynamic_shapes: bool = COMPILED(False, "Compile with every dimension dynamic.", unlabelled="a column of a series")
+    disable_cudagraphs: bool = COMPILED(
+        False, "Use inductor without CUDA graphs.", unlabelled="the beginning of the label"
+    )
+    freezing: bool = COMPILED(False, "Inline the weights as constants (inference).")
+    compiled_autograd: bool = COMPILED(False, "Compile the backward pass with compiled autograd.")
+    channels_last: bool = COMPILED(False, "Use the channels-last memory format for images.")
+    nopython: bool = COMPILED(False, "Make a graph break an error.")
+    use_eval_mode: bool = COMPILED(False, "Train with the model in eval mode.")
+    randomize_input: bool = MEASURED(False, "Draw floating-point inputs anew for each repeat.")
+    dynamic_batch_only: bool = COMPILED(False, "Compile with the batch dimension dynamic.", label="dynamic_batch")
+    threads: int | None = COMPILED(None, "CPU threads of eager mode and inductor.", flags=("--threads", "-t"), **COUNT)
     inductor_config: tuple[str, ...] = COMPILED(
         (),
-        "a setting of torch._inductor.config; repeatable",
+        "Setting of torch._inductor.config; repeatable.",
         flags=("--inductor-config", "-c"),
         metavar="KEY=VALUE",
         label="{}",
     )
     batch_size: int | None = COMPILED(  # labelled: a suite's line has no batch size of its own
-        None, "instead of each model's own", flags=("--batch-size", "--batch_size"), label="batch={}", **COUNT
+        None,
+        "Batch size instead of each model's own.",
+        flags=("--batch-size", "--batch_size"),
+        label="batch={}",
+        **COUNT,
     )
     repeat: int = MEASURED(
         30,
-        "timed repeats, eager and compiled in turns (default 30)",
+        "Timed repeats, eager and compiled in turns. Default: 30.",
         flags=("--repeat", "-n"),
         unlabelled="more samples of the same value",
         command=ALWAYS,
@@ -160,50 +166,55 @@ class BenchSettings:
     )
     compile_repeats: int = MEASURED(
         3,
-        "timed compilations, cold and warm, each with caches of its own (default 3)",
+        "Timed compilations, cold and warm, each with caches of its own. Default: 3.",
         unlabelled="more samples of the same value",
         **COUNT,
     )
-    iterations_per_run: int = MEASURED(1, "calls a repeat (default 1)", **COUNT)
+    iterations_per_run: int = MEASURED(1, "Calls per repeat. Default: 1.", **COUNT)
     use_warm_peak_memory: bool = MEASURED(
-        False, "peak memory of one warm step instead of the warm-up with its compilation", label="warm_peak_memory"
+        False,
+        "Measure peak memory of one warm step, not of the warm-up with its compilation.",
+        label="warm_peak_memory",
     )
     per_process_memory_fraction: float | None = COMPILED(
         None,
-        "how much of the GPU's memory to take at most",
+        "Largest share of the GPU's memory, above 0 and up to 1.",
         metavar="F",
         read=read_fraction,
         label="memory_fraction={}",
     )
     profile_dynamo_cache_lookup: bool = MEASURED(
-        False, "also the time dynamo takes to find its cache entry", unlabelled="after the timing"
+        False, "Also measure how long dynamo takes to find its cache entry.", unlabelled="after the timing"
     )
     warm_start_latency: bool = MEASURED(
-        False, "warm compile time in a second process with the first one's caches", label="warm_start"
+        False, "Measure warm compile time in a second process with the first one's caches.", label="warm_start"
     )
     export_profiler_trace: bool = MEASURED(
-        False, "write a profiler trace of one eager and one compiled call", unlabelled="after the timing", command=NEVER
+        False,
+        "Write a profiler trace of one eager and one compiled call.",
+        unlabelled="after the timing",
+        command=NEVER,
     )
-    snapshot_memory: bool = MEASURED(False, "write the GPU allocator's history (CUDA)")
+    snapshot_memory: bool = MEASURED(False, "Write the GPU allocator's history (CUDA).")
     timing: bool = MEASURED(
-        False, "print torch's own time report for each model", unlabelled="after the timing", command=NEVER
+        False, "Print torch's own time report for each model.", unlabelled="after the timing", command=NEVER
     )
-    quick: bool = MEASURED(False, "3 repeats and one compilation: to see that something works, not how fast")
-    no_stack_room: bool = MEASURED(False, "measure without room on Python's frame stack: what a program may meet")
-    iterations: int = MEASURED(2, "steps of an accuracy check (default 2)", of_checks=True, **COUNT)
-    cosine: bool = MEASURED(False, "compare by cosine similarity", of_checks=True)
-    skip_fp64_check: bool = MEASURED(False, "compare without a double-precision reference", of_checks=True)
-    skip_accuracy_check: bool = MEASURED(False, "a wrong answer passes: pass_due_to_skip", of_checks=True)
+    quick: bool = MEASURED(False, "Take 3 repeats and one compilation: shows that it works, not how fast.")
+    no_stack_room: bool = MEASURED(False, "Measure without room on Python's frame stack: what a program may meet.")
+    iterations: int = MEASURED(2, "Steps of an accuracy check. Default: 2.", of_checks=True, **COUNT)
+    cosine: bool = MEASURED(False, "Compare by cosine similarity.", of_checks=True)
+    skip_fp64_check: bool = MEASURED(False, "Compare without a double-precision reference.", of_checks=True)
+    skip_accuracy_check: bool = MEASURED(False, "Let a wrong answer pass, as pass_due_to_skip.", of_checks=True)
     timeout_s: float = MEASURED(
         1800.0,
-        "seconds a model may take for one experiment (default 1800)",
+        "Seconds that one experiment of a model may take. Default: 1800.",
         flags=("--timeout",),
         metavar="S",
         read=read_seconds,
         **NO_NUMBER,
     )
     output_directory: str | None = declare("the run")(
-        None, "also write upstream's files there: CSV and JSON", metavar="DIR", **NO_NUMBER
+        None, "Folder for upstream's files, CSV and JSON.", metavar="DIR", **NO_NUMBER
     )
     # NAME=VALUE of what torch reads of it; nothing on the command line.
     environment: tuple[str, ...] = declare("")((), "", label="{}", command=NEVER)

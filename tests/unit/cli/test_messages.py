@@ -156,7 +156,7 @@ def test_show_names_failures_and_recompile_limits_within_the_width(workplace: Wo
 
 def test_no_command_prints_the_help(capsys: Any) -> None:
     assert main([]) == 2
-    assert "run       observe a command and everything it starts" in capsys.readouterr().err
+    assert "run       Observe a command and everything it starts." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
