@@ -103,7 +103,7 @@ class Board:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        self._app = Flask("compileboard.notebook", static_folder=None)
+        self._app = Flask(__name__, static_folder=None)
         self._app.config["COMPILEBOARD"] = load_settings(os.environ, {"db": self.path})
         db.init_app(self._app)
         self._is_closed = False
