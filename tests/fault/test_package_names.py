@@ -117,6 +117,15 @@ def test_a_process_of_our_own_finds_ours(project: Workplace) -> None:
         assert "ompile" in done.stdout and not done.stderr
 
 
+def test_code_reads_a_database_among_theirs(project: Workplace) -> None:
+    log = ROOT / "tests" / "data" / "trace" / "torch2.13-breaks.log.xz"
+    ours(project, "compileboard-collect", "import", log, "--db", project.database)
+    code = THEIRS + "import compileboard, sys\nboard = compileboard.open(sys.argv[1])\n"
+    code += "print(len(board.compiles()), board.run().compiles_figure().layout.title.text)"
+    done = python(project, project.write(code), project.database)
+    assert (done.stdout, done.stderr) == (f"{project.only_run()['compile_count']} Compile time\n", "")
+
+
 def test_serve_answers_and_imports_among_theirs(project: Workplace) -> None:
     log = lzma.decompress((ROOT / "tests" / "data" / "trace" / "torch2.13-breaks.log.xz").read_bytes())
     script = f"{project.environment['BIN']}/compileboard"
