@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from itertools import islice
 from typing import Any, Protocol
@@ -65,8 +65,9 @@ def _write_value(part: ParameterField, value: Any) -> str:
 class FrameMethod:
     """A method that returns a frame of what an address of the API lists.
 
-    `page_count` is how many rows are read at once; `part` is the list in an answer that has others beside it; with
-    `of_runs` the rows of every run that a filter of runs lets through follow each other.
+    `page_count` is how many rows are read at once; `part` is the list in an answer that has others beside it. With
+    `counts` the rows of every run that a filter of runs lets through follow each other: of those that have any, by
+    these of their totals.
     """
 
     def __init__(
@@ -76,13 +77,13 @@ class FrameMethod:
         page_count: int = _PAGE_COUNT,
         part: str = "",
         row: Any = None,
-        of_runs: bool = False,
+        counts: Sequence[str] = (),
     ) -> None:
         self.operation: Operation = next(operation for operation in OPERATIONS if operation.view is view)
         self.page_count = page_count
         self.part = part
         self.row = row or self.operation.model
-        self.of_runs = of_runs
+        self.counts = counts
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -100,6 +101,11 @@ class FrameMethod:
         read.__doc__ = self.describe()
         read.__signature__ = self._make_signature()  # type: ignore[attr-defined]
         return read
+
+    @property
+    def of_runs(self) -> bool:
+        """Return True where a filter chooses the runs that rows are of."""
+        return bool(self.counts)
 
     @property
     def columns(self) -> tuple[FrameColumn, ...]:
@@ -146,7 +152,7 @@ class FrameMethod:
         return inspect.Signature([*parameters, limit])
 
     def _read(self, source: FrameSource, filters: dict[str, Any], limit: int) -> pd.DataFrame:
-        if limit < 1:
+        if not isinstance(limit, int) or limit < 1:
             raise FilterError(f"limit: {limit!r} is not a whole number from 1")
         frame = source.read(
             lambda run_id: make_frame(self.columns, islice(self._list_rows(run_id, filters, limit + 1), limit + 1))
@@ -165,9 +171,19 @@ class FrameMethod:
         of_run = {name: filters.pop(name) for name in (*list_names(RunFilter), "run") if name in filters}
         (wanted,) = read_given([RunFilter], of_run, ["run"])
         given = dict(zip(self.own_filters, read_given(self.own_filters.values(), filters, self.parameters)))
-        for chosen_id in [find_run_id(of_run["run"])] if of_run.get("run") else _list_run_ids(wanted):
+        for chosen_id in [find_run_id(of_run["run"])] if of_run.get("run") else self._list_run_ids(wanted):
             rows = self._list_pages(chosen_id, given, most)
             yield from rows if self.columns[0] != _RUN_ID else (_add_run(row, chosen_id) for row in rows)
+
+    def _list_run_ids(self, wanted: RunFilter) -> Iterator[str]:
+        cursor = None
+        while True:
+            screen = build_runs(get_engine(), RunsFilters(wanted, DEFAULT_ORDER, cursor, _PAGE_COUNT), get_clock())
+            runs = (listed.run for listed in screen.runs)
+            yield from (run.id for run in runs if any(getattr(run, name) for name in self.counts))
+            cursor = screen.next_cursor
+            if cursor is None:
+                return
 
     def _list_pages(self, run_id: str | None, given: dict[str, Any], most: int) -> Iterator[Any]:
         detail = {"detail": find_run(run_id)} if run_id is not None else {}
@@ -197,16 +213,6 @@ def find_run_id(text: str) -> str:
     """
     named = find_named_run(get_reader(), get_engine(), text)
     return named.id if named else text
-
-
-def _list_run_ids(wanted: RunFilter) -> Iterator[str]:
-    cursor = None
-    while True:
-        screen = build_runs(get_engine(), RunsFilters(wanted, DEFAULT_ORDER, cursor, _PAGE_COUNT), get_clock())
-        yield from (listed.run.id for listed in screen.runs)
-        cursor = screen.next_cursor
-        if cursor is None:
-            return
 
 
 def _add_run(row: Any, run_id: str) -> dict[str, Any]:

@@ -70,8 +70,9 @@ def test_a_keyword_that_cannot_be_used_is_refused_in_the_api_s_words(
 def test_an_unknown_keyword_names_those_that_there_are(board: Board) -> None:
     with pytest.raises(FilterError, match="nme: there is no such filter; known are q, name, suite"):
         board.runs(nme="x")
-    with pytest.raises(FilterError, match=r"limit: 0 is not a whole number from 1"):
-        board.runs(limit=0)
+    for limit in (0, "5", None):
+        with pytest.raises(FilterError, match=f"limit: {limit!r} is not a whole number from 1"):
+            board.runs(limit=limit)
 
 
 def test_what_is_not_there_is_a_lookup_error_in_the_api_s_words(board: Board, client: FlaskClient) -> None:
