@@ -28,7 +28,8 @@ def make_figure(chart: Chart, shared: Mapping[str, Sequence[Any]] | None = None)
     from plotly.graph_objects import Figure  # 0.3 s, which no page needs
 
     colors = read_colors()
-    subtitle = {"subtitle": {"text": escape(chart.note)}} if chart.note else {}
+    note = "; ".join(part for part in (chart.note or "").split("; ") if " opens its " not in part)  # nothing opens here
+    subtitle = {"subtitle": {"text": escape(note)}} if note else {}
     layout = chart.figure["layout"] | {
         "template": "plotly_white",
         "title": {"text": escape(chart.title), **subtitle},

@@ -37,7 +37,7 @@ from compileboard.app.charts.guards import chart_kinds as chart_guards
 from compileboard.app.charts.ranks import chart_ranks
 from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.format import format_count, format_duration, format_time
-from compileboard.app.notebook.drawings import BoardComparison, BoardFinding, BoardModel, BoardTrend, draw
+from compileboard.app.notebook.drawings import BoardComparison, BoardFinding, BoardModel, BoardReason, BoardTrend, draw
 from compileboard.app.notebook.frames import MOST_ROWS, FrameMethod, find_run_id, read_given
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.queries.fleet.reasons import get_reason_trends
@@ -198,6 +198,22 @@ class Board:
             screen = build_incident(reader, get_engine(), finding_id, get_clock())
             assert screen is not None
             return BoardFinding(screen, detail)
+
+    def graph_break(self, distinct_id: int | str) -> BoardReason:
+        """Return one distinct graph break by its `id`.
+
+        Raises: LookupError if there is none.
+        """
+        with self.reading():
+            return BoardReason(distinct_breaks.get_graph_break(str(distinct_id)), "graph breaks")
+
+    def recompile(self, cause_id: int | str) -> BoardReason:
+        """Return one cause of recompiles by its `id`.
+
+        Raises: LookupError if there is none.
+        """
+        with self.reading():
+            return BoardReason(recompile_causes.get_recompile(str(cause_id)), "recompiles")
 
     def overview_figures(self, **scope: Any) -> dict[str, Any]:
         """Return the charts of the overview's observed runs by their titles; `suite` and `name` choose runs."""

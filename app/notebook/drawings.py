@@ -22,10 +22,13 @@ from compileboard.app.api.fleet.comparison import (
     MetricMean,
     NamedSeries,
 )
+from compileboard.app.api.fleet.graph_breaks import DistinctBreakDetail
 from compileboard.app.api.fleet.incidents import FindingDetailJson
 from compileboard.app.api.fleet.models import ResultJson
+from compileboard.app.api.fleet.recompiles import CauseDetail
 from compileboard.app.api.fleet.trends import TrendPointJson, TrendSeriesJson, make_trend
 from compileboard.app.charts.base import Chart
+from compileboard.app.charts.breaks_and_recompiles import chart_history as chart_reason
 from compileboard.app.charts.comparison import chart_changes
 from compileboard.app.charts.figures import make_figure
 from compileboard.app.charts.incidents import chart_incident, mark_incidents
@@ -34,6 +37,7 @@ from compileboard.app.charts.repeats import chart_repeats
 from compileboard.app.charts.trends import chart_metric, share_runs
 from compileboard.app.notebook.columns import list_columns, make_frame
 from compileboard.app.queries.dashboard.incidents import SeriesChange
+from compileboard.app.queries.fleet.reasons import HistoryPoint
 from compileboard.app.screens.fleet.comparison import ComparisonScreen
 from compileboard.app.screens.fleet.incidents import IncidentScreen
 from compileboard.app.screens.fleet.models import ModelScreen
@@ -211,3 +215,24 @@ class BoardFinding:
 
     def __repr__(self) -> str:
         return f"<finding {self.detail.id}: {self.detail.sentence}>"
+
+
+@dataclass(frozen=True, repr=False)
+class BoardReason:
+    """One distinct graph break or cause of recompiles, over runs."""
+
+    detail: DistinctBreakDetail | CauseDetail
+    noun: str
+
+    def frame(self) -> pd.DataFrame:
+        """Return how often it came in each of its newest runs, the oldest first."""
+        return make_frame(list_columns(HistoryPoint), self.detail.history)
+
+    def figure(self) -> Any:
+        """Return the chart of its page: how often it came in each run."""
+        history = self.detail.history
+        chart = chart_reason("history", "From run to run", self.noun, history) if len(history) > 1 else None
+        return draw(chart, "It came in a single run.")
+
+    def __repr__(self) -> str:
+        return f"<{type(self.detail).__name__} {self.detail.id}: {self.detail.reason.partition(chr(10))[0][:80]}>"

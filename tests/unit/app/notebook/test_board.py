@@ -197,6 +197,8 @@ FIGURES: dict[str, Any] = {
     "comparison of a metric": lambda board: board.compare(RUNS[0], RUNS[1]).figure("compilation_latency_s"),
     "graph breaks": lambda board: board.graph_breaks_figure(),
     "recompiles": lambda board: board.recompiles_figure(suite="captures"),
+    "graph break": lambda board: board.graph_break(board.graph_breaks(suite="bench_models")["id"][0]).figure(),
+    "recompile": lambda board: board.recompile(board.recompiles(suite="bench_models")["id"][0]).figure(),
     "compiles": lambda board: board.run(RUN).compiles_figure(),
     "compiles of a hostile run": lambda board: board.run(HOSTILE_RUN).compiles_figure(),
     "phases": lambda board: board.run(RUN).phases_figure(board.run(RUN).compiles()["id"][0]),
@@ -210,6 +212,7 @@ FIGURES: dict[str, Any] = {
 def test_figures_draw_without_a_page(board: Board, name: str) -> None:
     figure = FIGURES[name](board)
     assert isinstance(figure, go.Figure) and figure.layout.title.text
+    assert " opens " not in (figure.layout.title.subtitle.text or "")  # as a bar of a page does
     drawn = [trace for trace in figure.data if trace.x is not None and len(trace.x)]
     assert drawn and all("color" not in (trace.meta or {}) for trace in figure.data)
     html = figure.to_html(include_plotlyjs=False)
@@ -289,3 +292,16 @@ def test_a_trend_marks_the_findings_of_its_series(board: Board, client: FlaskCli
     page = client.get("/trends?model=Breaky&metric=speedup&suite=bench_models").text
     assert marks and all(text.partition(":")[0] in page for text in marks)
     assert board.trend(break_=1).changes == []
+
+
+def test_a_graph_break_and_a_cause_have_the_api_s_history(board: Board, client: FlaskClient) -> None:
+    for path, frame, one in (
+        ("graph_breaks", board.graph_breaks(), board.graph_break),
+        ("recompiles", board.recompiles(), board.recompile),
+    ):
+        found = one(frame["id"][0])
+        answer: Any = client.get(f"/api/v1/{path}/{frame['id'][0]}").json["data"]  # type: ignore[index]
+        assert found.frame()["count"].tolist() == [point["count"] for point in answer["history"]]
+        assert (found.detail.reason, found.detail.run_count) == (answer["reason"], answer["run_count"])
+        with pytest.raises(LookupError, match=r"There is no (graph break|cause of recompiles) none"):
+            one("none")
