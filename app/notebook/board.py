@@ -6,14 +6,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from html import escape
-from typing import Annotated, Any
+from typing import Any
 
 from flask import Flask
 from werkzeug.exceptions import NotFound
 
 from compileboard.app import db
+from compileboard.app.analysis.models.series import FIELDS
 from compileboard.app.api.answers import find_run
 from compileboard.app.api.fleet import graph_breaks as distinct_breaks
 from compileboard.app.api.fleet import recompiles as recompile_causes
@@ -38,21 +38,13 @@ from compileboard.app.charts.ranks import chart_ranks
 from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.format import format_count, format_duration, format_time
 from compileboard.app.notebook.drawings import BoardComparison, BoardFinding, BoardModel, BoardReason, BoardTrend, draw
-from compileboard.app.notebook.frames import MOST_ROWS, FrameMethod, find_run_id, read_given
+from compileboard.app.notebook.frames import MOST_ROWS, FrameMethod, find_run_id, read_given, write_text
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.queries.fleet.reasons import get_reason_trends
 from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.page import read_id
-from compileboard.app.queries.parameters import (
-    BackendName,
-    DeviceName,
-    DtypeName,
-    HardwareName,
-    ModeName,
-    Parameter,
-    SuiteName,
-)
+from compileboard.app.queries.parameters import check_keys
 from compileboard.app.screens.fleet.comparison import build_default_comparison
 from compileboard.app.screens.fleet.incidents import build_incident
 from compileboard.app.screens.fleet.models import build_model
@@ -63,22 +55,6 @@ from compileboard.app.screens.run.guards import build_guards
 from compileboard.app.screens.run.ranks import build_ranks
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.errors import explain
-
-
-@dataclass(frozen=True)
-class ModelSeriesQuery:
-    """Which series of a model, and which of its points: what the address of a model's page has."""
-
-    suite: SuiteName = None
-    mode: ModeName = None
-    dtype: DtypeName = None
-    device: DeviceName = None
-    hardware: HardwareName = None
-    backend: BackendName = None
-    dynamic: Annotated[str | None, Parameter(choices=("yes", "no")), "Whether shapes are dynamic."] = None
-    batch_size: Annotated[str | None, "Batch size."] = None
-    world_size: Annotated[str | None, "Ranks that it ran on."] = None
-    run: Annotated[str | None, "A run's id."] = None
 
 
 class Board:
@@ -183,8 +159,8 @@ class Board:
 
         Raises: LookupError if there is no such model, series or point.
         """
-        (chosen,) = read_given([ModelSeriesQuery], series)
-        query = {key: value for key, value in vars(chosen).items() if value is not None}
+        check_keys(series, (*FIELDS, "run"))
+        query = {key: write_text(value) for key, value in series.items() if value is not None}
         with self.reading() as reader:
             return BoardModel(build_model(reader, get_engine(), name, query, query.pop("run", None)))
 

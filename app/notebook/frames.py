@@ -48,18 +48,16 @@ def read_given(models: Iterable[type], filters: Mapping[str, Any], others: Itera
     parts = {part.name: part for model in models for part in list_parameters(model)}
     query = {name.removesuffix("_"): value for name, value in filters.items() if value is not None}
     check_keys(query, (*parts, *others))
-    texts = {name: _write_value(parts[name], value) for name, value in query.items() if name in parts}
+    texts = {name: write_text(value, parts[name].how.choices) for name, value in query.items() if name in parts}
     return [read_filter(model, texts) for model in models]
 
 
-def _write_value(part: ParameterField, value: Any) -> str:
-    """Write a value as an address does."""
+def write_text(value: Any, choices: Sequence[str] = ()) -> str:
+    """Write a value as an address does; True is the one of `choices` that has no opposite."""
     if isinstance(value, bool):
-        words = part.how.choices or ("yes", "no")
+        words = choices or ("yes", "no")
         return ("yes" if "yes" in words else words[0]) if value else "no" if "no" in words else ""
-    if isinstance(value, date):
-        return value.isoformat()
-    return str(value)
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 class FrameMethod:

@@ -260,8 +260,13 @@ def test_a_model_has_the_api_s_points(board: Board, client: FlaskClient) -> None
     answer: Any = client.get("/api/v1/models/GPT2x4").json["data"]  # type: ignore[index]
     points = [point["speedup"] for series in answer["series"] for point in series["points"]]
     assert board.model("GPT2x4").frame()["speedup"].tolist() == points
-    with pytest.raises(LookupError, match="was never measured so"):
-        board.model("GPT2x4", dtype="float16")
+    assert len(board.model("GPT2x4", world_size=1, dynamic=False, run=RUNS[0]).screen.selected.points) == 3
+    assert board.model("GPT2x4", run=RUNS[0]).screen.point.row.run_id == RUNS[0]
+    for series in ({"dtype": "float16"}, {"dynamic": True}, {"run": "none"}):
+        with pytest.raises(LookupError, match=r"was never measured so|has no result of this model"):
+            board.model("GPT2x4", **series)
+    with pytest.raises(FilterError, match="dtyp: there is no such filter; known are suite, mode, dtype"):
+        board.model("GPT2x4", dtyp="float16")
 
 
 def test_what_has_nothing_to_draw_says_so(board: Board, database: Path) -> None:
