@@ -195,9 +195,10 @@ def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
         _add(values, others, _TIMES)
     if others:
         _add(values, others, _MEMORY)
-        for name in _ALONE:
-            if values[name] is None:
-                values[name] = next((value for result in others if (value := result.__dict__[name]) is not None), None)
+        for result in others:
+            for name in _ALONE:
+                if values[name] is None:
+                    values[name] = result.__dict__[name]
         judges = (part.accuracy for part in sorted(parts, key=lambda part: part.experiment != "accuracy"))
         values["accuracy"] = next((judge for judge in judges if judge is not None), None)
     judge = next((part for part in parts if part.experiment == "accuracy"), None)
