@@ -150,6 +150,8 @@ def _describe_parts(hint: Any, components: dict[str, Schema]) -> Schema:
 def _describe_plain(hint: Any, origin: Any, args: tuple[Any, ...], components: dict[str, Schema]) -> Schema:
     if hint is Any:
         return {}
+    if origin in (Union, types.UnionType):
+        return {"type": [_NAMES[part] for part in args]}
     if origin is Literal:
         return {"type": "string", "enum": [*args]}
     if origin is not None and issubclass(origin, Mapping):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+from compileboard.app.queries.engine import Row
 from compileboard.app.schema import Keywords, Unit, published
 from compileboard.collectors.contract.categories import label_category
+from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
 
 TIME_UNIT = Unit("Microseconds since 1970, UTC.")
 Count = Annotated[int, Keywords(minimum=0)]
@@ -14,6 +16,10 @@ TimeUs = Annotated[int, TIME_UNIT]
 DurationUs = Annotated[int, Unit("Microseconds.")]
 
 RowId = Annotated[int, "Number of the row in this database."]
+ID_PATTERN = Keywords(pattern=f"^{ID_TEXT.pattern}$")
+ContentId = Annotated[str, ID_PATTERN]
+BreakId = Annotated[ContentId, "`id` of the distinct graph break."]
+CauseId = Annotated[ContentId, "`id` of the cause."]
 RunId = Annotated[str, "The run's id."]
 Rank = Annotated[int | None, "Rank of the process in a distributed job."]
 Pid = Annotated[int | None, "Process number of the operating system."]
@@ -88,3 +94,8 @@ def gb_url(gb_id: str | None) -> str | None:
     if not gb_id or not gb_id[2:].isdigit():
         return None
     return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html"
+
+
+def name_ids(row: Row, *names: str) -> dict[str, Any]:
+    """Return a row as a dict, its ids of content as addresses and JSON write them."""
+    return {**dict(row), **{name: format_id(row[name]) for name in names}}

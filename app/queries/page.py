@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from compileboard.collectors.contract.fingerprints import parse_id
+
 Row = TypeVar("Row")
 Other = TypeVar("Other")
 Key = str | int | float
@@ -102,6 +104,27 @@ def check_whole(
 def read_id(text: str) -> int:
     """Read a row's number in an address; -1, which no row has, where it is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+def read_content_id(text: str) -> int:
+    """Read an id of content in an address; -1, which nothing has, where it is none."""
+    try:
+        return parse_id(text)
+    except ValueError:
+        return -1
+
+
+def check_content_id(name: str, text: str) -> int:
+    """Read an id of content; `name` is the parameter's. Nothing has a number of before that has no id.
+
+    Raises: FilterError if it is none.
+    """
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return -1
+    try:
+        return parse_id(text)
+    except ValueError as error:
+        raise FilterError(f"{name}: {error}") from None
 
 
 def check_order(sort: str, orders: Iterable[str]) -> tuple[str, str]:

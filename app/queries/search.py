@@ -6,6 +6,7 @@ import re
 import sqlite3
 from dataclasses import dataclass
 
+from compileboard.app.queries.fields import name_ids
 from compileboard.app.queries.page import FilterError, decode_cursor, encode_cursor
 from compileboard.collectors.store.search_documents import KINDS
 from compileboard.collectors.store.search_index import kind_tag, list_pending, read_text, run_tag
@@ -112,7 +113,7 @@ class Hit:
     run_id: str
     run_name: str
     kind: str
-    ref_id: int
+    ref_id: int | str  # text of what has an id of its content
     compile_key: int | None
     compile_id: str | None
     function: str | None
@@ -216,4 +217,5 @@ def _get_hit(reader: sqlite3.Connection, row_id: int) -> Hit | None:
         text = ""
     names = ("id", "run_id", "run_name", "kind", "ref_id", "compile_key", "compile_id", "function", "title")
     has_lines = row["payload_id"] is not None and row["encoding"] == "string"
-    return Hit(**{name: row[name] for name in names}, text=text, has_lines=has_lines)
+    values = name_ids(row, "ref_id") if row["kind"] in ("graph_break", "function") else row
+    return Hit(**{name: values[name] for name in names}, text=text, has_lines=has_lines)

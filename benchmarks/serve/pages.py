@@ -72,11 +72,11 @@ VALUES = {
     "run": "select id as value from runs order by substr(id, -6)",
     "large": "select run_id as value from run_totals order by compile_count desc limit 5",
     "run_compile": "select run_id || '/compiles/' || max(id) as value from compiles group by run_id",
-    "distinct_break": "select distinct_id as value from run_breaks group by 1 order by sum(break_count) desc",
+    "distinct_break": "select printf('%016x', distinct_id) from run_breaks group by 1 order by sum(break_count) desc",
     "benched": "select run_id as value from run_totals where result_count > 0 order by run_id limit 40",
     "torch": "select distinct torch_version as value from runs where torch_version is not null order by 1",
     "model": "select model as value from series order by substr(model, -2), model limit 50",
-    "cause": "select cause_id as value from run_causes group by 1 order by sum(recompile_count) desc",
+    "cause": "select printf('%016x', cause_id) from run_causes group by 1 order by sum(recompile_count) desc",
 }
 # Notes when the first chart is on the screen: its element is there, and two frames have been drawn since.
 WATCH = """

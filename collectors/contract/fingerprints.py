@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from functools import lru_cache
 
+ID_TEXT = re.compile("[0-7][0-9a-f]{15}")
 WITHHELD = re.compile(r"<source withheld ([0-9a-f]{12})>")
 
 
@@ -27,3 +30,29 @@ def fingerprint(*parts: str | None) -> str:
     """Hash an identity's parts; None and "" differ."""
     body = "\x1e".join("\x00" if part is None else part for part in parts)
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def content_digest(*parts: str | int | None) -> str:
+    """Hash a kind of thing and what tells one apart; None, "" and 0 differ, and so does where a part ends."""
+    return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
+
+
+@lru_cache(maxsize=10_000, typed=True)  # a suite's series come with each of its runs
+def content_id(*parts: str | int | None) -> int:
+    """Return a thing's id, the same in every database: the first 63 bits of its digest, as an integer of SQLite."""
+    return int(content_digest(*parts)[:16], 16) >> 1
+
+
+def format_id(value: int) -> str:
+    """Return how addresses and JSON write an id of content, which passes 2^53."""
+    return f"{value:016x}"
+
+
+def parse_id(text: str) -> int:
+    """Read an id of content back.
+
+    Raises: ValueError if the text is none.
+    """
+    if not ID_TEXT.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no id: expected 16 digits of 0-9 and a-f")
+    return int(text, 16)

@@ -17,8 +17,10 @@ from compileboard.collectors.store.connection import (
     open_writer,
     write_transaction,
 )
+from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.ingest.stacks import grow_stacks
+from compileboard.collectors.store.publications import number_runs
 from compileboard.collectors.store.rollups.summaries import grow_summaries
 
 SCHEMA = Path(__file__).with_name("schema.sql")
@@ -28,6 +30,7 @@ SCHEMA_4 = Path(__file__).with_name("schema_4.sql")
 SCHEMA_5 = Path(__file__).with_name("schema_5.sql")
 SCHEMA_6 = Path(__file__).with_name("schema_6.sql")
 SCHEMA_7 = Path(__file__).with_name("schema_7.sql")
+SCHEMA_8 = Path(__file__).with_name("schema_8.sql")
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
@@ -48,19 +51,32 @@ def migrate_connection(connection: sqlite3.Connection) -> int:
     """Apply what is pending on an open writer, under the write lock so that two starts at once are safe."""
     if _version(connection) == DATABASE_VERSION:
         return 0
-    with write_transaction(connection):
-        if _version(connection) == DATABASE_VERSION:
-            return 0
-        with without_data_frames():
-            import sqlite_utils
-
-            migrations = _migrations()
-        database = sqlite_utils.Database(connection)
-        pending = len(migrations.pending(database))
-        migrations.apply(database)
-        connection.execute(f"pragma application_id = {APPLICATION_ID}")
-        connection.execute(f"pragma user_version = {DATABASE_VERSION}")
+    connection.execute("pragma foreign_keys = off")  # not within a transaction; a step may give rows other keys
+    try:
+        with write_transaction(connection):
+            if _version(connection) == DATABASE_VERSION:
+                return 0
+            pending = _apply(connection)
+    finally:
+        connection.execute("pragma foreign_keys = on")
     checkpoint(connection)
+    return pending
+
+
+def _apply(connection: sqlite3.Connection) -> int:
+    """Raises: StoreError if a step left a row that points nowhere, which did not before."""
+    with without_data_frames():
+        import sqlite_utils
+
+        migrations = _migrations()
+    database = sqlite_utils.Database(connection)
+    pending = len(migrations.pending(database))
+    broken = connection.execute("pragma foreign_key_check").fetchall()
+    migrations.apply(database)
+    if len(connection.execute("pragma foreign_key_check").fetchall()) > len(broken):
+        raise StoreError("rows would point nowhere after the migration; nothing was changed. Report this.")
+    connection.execute(f"pragma application_id = {APPLICATION_ID}")
+    connection.execute(f"pragma user_version = {DATABASE_VERSION}")
     return pending
 
 
@@ -123,6 +139,13 @@ def _migrations() -> Any:
     def rejects_failures_trash(database: Any) -> None:
         for statement in split_statements(SCHEMA_7.read_text(encoding="utf-8")):
             database.conn.execute(statement)
+
+    @steps(name="0008_content_ids")  # type: ignore[untyped-decorator]
+    def content_ids(database: Any) -> None:
+        for statement in split_statements(SCHEMA_8.read_text(encoding="utf-8")):
+            database.conn.execute(statement)
+        give_content_ids(database.conn)
+        number_runs(database.conn)
 
     return steps
 

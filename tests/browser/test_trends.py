@@ -13,7 +13,7 @@ from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
 from tests.tools.waiting import expect_count
-from tests.unit.app.benched import HOSTILE, RUNS, bench_suite
+from tests.unit.app.benched import BREAK_ID, HOSTILE, RUNS, bench_suite
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -180,7 +180,7 @@ def test_a_point_opens_its_run(tab: Page, suite: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_trends_fit_a_phone(open_tab: Callable[..., Page], suite: str, scheme: str) -> None:
     page = open_tab(400, color_scheme=scheme)
-    for address in ("/", "/trends", "/trends?model=Breaky&break=1&axis=torch"):
+    for address in ("/", "/trends", f"/trends?model=Breaky&break={BREAK_ID}&axis=torch"):
         page.goto(f"{suite}{address}")
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address

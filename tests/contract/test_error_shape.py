@@ -17,7 +17,7 @@ from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.json_schema import list_faults
-from tests.unit.app.recorded import RUN, record_run
+from tests.unit.app.recorded import BREAK_ID, CAUSE_ID, RUN, record_run
 
 SCHEMAS = get_document()["components"]["schemas"]
 
@@ -105,7 +105,7 @@ def test_every_address_of_an_unknown_run_is_404(client: FlaskClient, operation) 
         (f"/api/v1/runs/{RUN}?limit=5", "this address has none"),
         (f"/api/v1/runs/{RUN}/compiles?outcome=great", "outcome: 'great' is not one of"),
         (f"/api/v1/runs/{RUN}/compiles?recompiled=maybe", "recompiled: 'maybe' is neither yes nor no"),
-        (f"/api/v1/runs/{RUN}/graph_breaks?distinct=x", "distinct: 'x' is not the number"),
+        (f"/api/v1/runs/{RUN}/graph_breaks?distinct=x", "distinct: 'x' is no id"),
         ("/api/v1/graph_breaks?sort=color", "sort: "),
         ("/api/v1/recompiles?category=great", "category: 'great' is not one of"),
         ("/api/v1/openapi.json?x=1", "x: there is no such parameter"),
@@ -131,7 +131,8 @@ def test_a_parameter_that_cannot_be_used_is_400(client: FlaskClient, address: st
     ],
 )
 def test_a_cursor_of_another_make_is_400(client: FlaskClient, operation, cursor: str) -> None:
-    address = operation.path.replace("<run_id>", RUN).replace("<distinct_id>", "1").replace("<cause_id>", "1")
+    address = operation.path.replace("<run_id>", RUN)
+    address = address.replace("<distinct_id>", BREAK_ID).replace("<cause_id>", CAUSE_ID)
     assert_failed(client.get(f"/api/v1{address}", query_string={"cursor": cursor}), 400, "cursor: ")
 
 

@@ -19,6 +19,7 @@ from compileboard.app.api.operations import OPERATIONS
 from compileboard.app.cli.main import main as keep_baseline
 from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.settings import Settings
+from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.connection import open_writer
 from tests.tools.json_schema import list_faults
 from tests.tools.make_db import DATA
@@ -83,9 +84,8 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
         return [path.replace("<import_id>", upload.id) for upload in ImportQueue(database).list_newest(9)]
     if "<distinct_id>" in path or "<cause_id>" in path:
         name, table = ("distinct_id", "run_breaks") if "<distinct_id>" in path else ("cause_id", "run_causes")
-        return [
-            path.replace(f"<{name}>", str(key)) for (key,) in reader.execute(f"select distinct {name} from {table}")
-        ]
+        keys = reader.execute(f"select distinct {name} from {table}")
+        return [path.replace(f"<{name}>", format_id(key)) for (key,) in keys]
     if "<path:name>" in path:
         names = reader.execute("select distinct model from series").fetchall()
         return [path.replace("<path:name>", quote(name)) for (name,) in names]

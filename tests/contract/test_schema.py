@@ -51,6 +51,7 @@ def test_numbers_carry_their_unit(schema):
     plain |= {"calls_captured", "unique_graphs", "graph_breaks", "unique_graph_breaks"}
     plain |= {"autograd_captures", "autograd_compiles"}
     plain |= {"geomean_speedup", "graph_breaks_per_model", "recompiles_per_model"}
+    plain |= {"pub", "removed_pub"}  # numbers of commits
     # A finding's levels are in its metric's unit.
     plain |= {"before_value", "after_value", "relative", "p_value", "version"}
     unit = re.compile(r"_(us|ms|s|gb|bytes|count|ratio|id)$")
@@ -77,11 +78,11 @@ def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):
     found = connection.execute("select rowid from search_words where search_words match 'forward OR run*'").fetchall()
     assert (found, connection.execute("select count(*) from search_words").fetchone()[0]) == ([], 0)
     # Texts wait for a week, with nothing that leads to them; where a query begins at any other table, it finds nothing.
-    assert count_rows(connection).keys() == {"deleted_runs", "payloads"}
+    assert count_rows(connection).keys() == {"deleted_runs", "payloads", "publications"}
     assert len(prune_trash(connection, age_us=0)) == len(runs)
     left = count_rows(connection)
     connection.close()
-    assert left == {"deleted_runs": len(runs)}
+    assert left == {"deleted_runs": len(runs), "publications": 1}
 
 
 def count_rows(connection):

@@ -17,7 +17,7 @@ from compileboard.app.queries.fleet.graph_breaks import (
     DistinctBreak,
 )
 from compileboard.app.queries.fleet.reasons import AffectedRun, list_reasons
-from compileboard.app.queries.page import Page, read_id
+from compileboard.app.queries.page import Page, read_content_id
 from compileboard.app.queries.parameters import order_by
 from compileboard.app.screens.fleet.reasons import build_graph_break
 
@@ -62,9 +62,7 @@ def get_graph_break_trends(wanted: BreakFilter) -> BreakTrends:
 @operation("/graph_breaks/<distinct_id>")
 def get_graph_break(distinct_id: str) -> DistinctBreakDetail:
     """Return one distinct graph break with its newest events and its history."""
-    screen = build_graph_break(get_reader(), get_engine(), read_id(distinct_id)) or refuse_reason(
-        GRAPH_BREAKS, distinct_id
-    )
+    screen = build_graph_break(get_reader(), get_engine(), read_content_id(distinct_id))
     return DistinctBreakDetail(**list_fields(screen or refuse_reason(GRAPH_BREAKS, distinct_id)))
 
 

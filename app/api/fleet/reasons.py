@@ -7,6 +7,7 @@ from typing import Annotated, Any, NoReturn
 
 from compileboard.app.api.answers import PageQuery, refuse
 from compileboard.app.db import get_clock, get_engine
+from compileboard.app.queries.fields import ContentId
 from compileboard.app.queries.fleet.reasons import (
     AffectedRun,
     AnySubject,
@@ -18,7 +19,7 @@ from compileboard.app.queries.fleet.reasons import (
     get_reason_trends,
 )
 from compileboard.app.queries.fleet.runs import Slot
-from compileboard.app.queries.page import Page, read_id
+from compileboard.app.queries.page import Page, read_content_id
 from compileboard.app.screens.fleet.reasons import ReasonScreen, build_reason_runs
 
 History = Annotated[list[HistoryPoint], "How often it came in each of the newest 200 runs, oldest first."]
@@ -28,7 +29,7 @@ History = Annotated[list[HistoryPoint], "How often it came in each of the newest
 class DistinctTrend:
     """One distinct thing."""
 
-    id: Annotated[int, "Its `id`."]
+    id: Annotated[ContentId, "Its `id`."]
     trend: TrendLine
 
 
@@ -54,7 +55,7 @@ def list_fields(screen: ReasonScreen[Any, Any]) -> dict[str, Any]:
 
 def list_runs(subject: AnySubject, text: str, page: PageQuery) -> Page[AffectedRun]:
     """List the runs that have the reason of an address."""
-    runs = build_reason_runs(get_engine(), subject, read_id(text), page.cursor, page.limit, get_clock())
+    runs = build_reason_runs(get_engine(), subject, read_content_id(text), page.cursor, page.limit, get_clock())
     return runs or refuse_reason(subject, text)
 
 

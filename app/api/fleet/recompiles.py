@@ -11,7 +11,7 @@ from compileboard.app.db import get_engine, get_reader
 from compileboard.app.queries.fields import SORT_HELP
 from compileboard.app.queries.fleet.reasons import AffectedRun, list_reasons
 from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseEvent, CauseFilter, CauseSummary, RecompileCause
-from compileboard.app.queries.page import Page, read_id
+from compileboard.app.queries.page import Page, read_content_id
 from compileboard.app.queries.parameters import order_by
 from compileboard.app.queries.reason_events import ValueChange
 from compileboard.app.screens.fleet.reasons import build_recompile_cause
@@ -55,7 +55,7 @@ def get_recompile_trends(wanted: CauseFilter) -> CauseTrends:
 @operation("/recompiles/<cause_id>")
 def get_recompile(cause_id: str) -> CauseDetail:
     """Return one cause of recompiles with the values that came, its newest guard failures and its history."""
-    screen = build_recompile_cause(get_reader(), get_engine(), read_id(cause_id))
+    screen = build_recompile_cause(get_reader(), get_engine(), read_content_id(cause_id))
     return CauseDetail(**list_fields(screen or refuse_reason(RECOMPILES, cause_id)))
 
 

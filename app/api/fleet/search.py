@@ -49,7 +49,9 @@ class SearchHit:
     run_id: RunId
     run_name: Annotated[str, "The run's title, or its name."]
     kind: KindOfText
-    ref_id: Annotated[int, "`id` of what it is the text of: the artifact, distinct graph break, recompile, failure."]
+    ref_id: Annotated[
+        int | str, "`id` of what it is the text of: the artifact, distinct graph break, recompile, failure."
+    ]
     compile_key: CompileKey
     compile_id: CompileId
     function: FunctionName

@@ -10,7 +10,7 @@ from compileboard.app.analysis.rows import compilation_row
 from compileboard.app.api.answers import PageQuery, operation
 from compileboard.app.db import get_reader
 from compileboard.app.queries import fields
-from compileboard.app.queries.page import Page
+from compileboard.app.queries.page import Page, check_content_id
 from compileboard.app.queries.parameters import Parameter, order_by
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, run
 from compileboard.app.queries.run.compiles import (
@@ -50,7 +50,8 @@ class BreakOfRun:
 
     distinct: Annotated[
         int | None,
-        Parameter(expected="the number of a distinct graph break"),
+        Parameter(read=check_content_id),
+        fields.ID_PATTERN,
         "Only the events of this distinct graph break.",
     ] = None
 

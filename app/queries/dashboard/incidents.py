@@ -143,6 +143,7 @@ order by f.id
 limit 1000000
 """  # noqa: S608
 DETECTION_SQL = "select seen, version, finished_us from detection where id = 1"
+PUBLICATIONS_SQL = "select pub, removed_pub from publications where id = 1"
 
 
 @dataclass(frozen=True)
@@ -288,6 +289,14 @@ class Detection:
     finished_us: int
 
 
+@dataclass(frozen=True)
+class Publications:
+    """The numbers of the newest commit to a run, and of the newest removal of one; later ones are larger."""
+
+    pub: int
+    removed_pub: int
+
+
 def list_findings(
     connection: sqlite3.Connection,
     wanted: IncidentFilter,
@@ -360,6 +369,11 @@ def get_detection(connection: sqlite3.Connection) -> Detection | None:
     """Return how far detection has come, None where it never ran."""
     row = connection.execute(DETECTION_SQL).fetchone()
     return Detection(json.loads(row["seen"]), row["version"], row["finished_us"]) if row else None
+
+
+def get_publications(connection: sqlite3.Connection) -> Publications:
+    """Return how far this database is."""
+    return Publications(*connection.execute(PUBLICATIONS_SQL).fetchone())
 
 
 def _read(row: sqlite3.Row) -> SeriesChange:

@@ -9,6 +9,7 @@ from typing import Annotated
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fields import Count, DurationUs
 from compileboard.app.schema import PRIVATE
+from compileboard.collectors.contract.fingerprints import format_id
 
 FUNCTIONS_SQL = """
 select
@@ -47,8 +48,8 @@ def list_function_sums(engine: Engine, run_ids: Sequence[str], limit: int = 1000
     return [FunctionCost(**dict(row)) for row in engine.rows(FUNCTIONS_SQL, {"run_ids": list(run_ids), "limit": limit})]
 
 
-def find_distinct_ids(engine: Engine, table: str, fingerprints: Sequence[str]) -> dict[str, int]:
-    """Return the number of each distinct break or cause that this database knows, by fingerprint."""
+def find_distinct_ids(engine: Engine, table: str, fingerprints: Sequence[str]) -> dict[str, str]:
+    """Return the id of each distinct break or cause that this database knows, by fingerprint."""
     sql = DISTINCT_IDS_SQL.format(table={"breaks": "distinct_breaks", "causes": "recompile_causes"}[table])
     values = {"fingerprints": list(fingerprints), "limit": 100_000}
-    return {row["fingerprint"]: row["id"] for row in engine.rows(sql, values)}
+    return {row["fingerprint"]: format_id(row["id"]) for row in engine.rows(sql, values)}

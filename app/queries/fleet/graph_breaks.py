@@ -32,7 +32,7 @@ class BreakFilter:
 class DistinctBreak(fields.PublicBreak):
     """One distinct graph break with what it came to in the runs looked at."""
 
-    id: Annotated[int, "Number in this database."]
+    id: Annotated[fields.ContentId, "Its id, the same in every database."]
     fingerprint: fields.Fingerprint
     gb_id: fields.GbId
     gb_type: fields.GbType

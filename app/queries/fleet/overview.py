@@ -59,7 +59,7 @@ class RunPoint:
 class TopBreak:
     """One distinct graph break."""
 
-    distinct_id: Annotated[int, "`id` of the distinct graph break."]
+    distinct_id: fields.BreakId
     gb_id: fields.GbId
     gb_type: fields.GbType
     reason: fields.BreakReason
@@ -76,7 +76,7 @@ class TopBreak:
 class TopFunction:
     """One function."""
 
-    function_id: Annotated[int, "Number in this database."]
+    function_id: Annotated[fields.ContentId, "Its id, the same in every database."]
     name: Annotated[str, "Qualified name."]
     file: Annotated[str, "File."]
     recompile_count: Annotated[fields.Count, "Recompiles."]
@@ -235,7 +235,7 @@ def list_top_breaks(
 ) -> list[TopBreak]:
     """List the most frequent distinct breaks of the newest runs."""
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopBreak(**dict(row)) for row in engine.rows(BREAKS_SQL, values)]
+    return [TopBreak(**fields.name_ids(row, "distinct_id")) for row in engine.rows(BREAKS_SQL, values)]
 
 
 def list_top_functions(
@@ -248,7 +248,7 @@ def list_top_functions(
 ) -> list[TopFunction]:
     """List the functions of the newest runs that recompile most."""
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopFunction(**dict(row)) for row in engine.rows(FUNCTIONS_SQL, values)]
+    return [TopFunction(**fields.name_ids(row, "function_id")) for row in engine.rows(FUNCTIONS_SQL, values)]
 
 
 def list_series(engine: Engine) -> list[RunSeries]:

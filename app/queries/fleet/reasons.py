@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 from compileboard.app.queries.engine import Engine, get_row
-from compileboard.app.queries.fields import CompilesUs, Count, DurationUs, RunId, StartTime, Title
+from compileboard.app.queries.fields import CompilesUs, Count, DurationUs, RunId, StartTime, Title, name_ids
 from compileboard.app.queries.fleet.runs import (
     WANTED,
     WANTED_SLOTS,
@@ -24,6 +24,7 @@ from compileboard.app.queries.fleet.runs import (
 from compileboard.app.queries.newest import SHOWN_STATE
 from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.queries.parameters import list_names, read_query
+from compileboard.collectors.contract.fingerprints import format_id, parse_id
 
 _LIMITS = """
 limits as materialized (
@@ -64,7 +65,7 @@ class AnyReason(Protocol):
     """What every reason has; its counts have the names that `ReasonSubject.counts` has."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> str: ...
 
 
 Selection = TypeVar("Selection", bound=ReasonFilter)
@@ -290,14 +291,14 @@ class TrendGrid:
     kinds: tuple[KindTrend, ...]
     function_count: int
 
-    def line(self, thing: int) -> list[float]:
+    def line(self, thing: str) -> list[float]:
         """Return a thing's mean count a run, slot by slot; empty if it is not among them."""
-        return _per_run(self.counts.get(thing, ()), self.slots)
+        return _per_run(self.counts.get(parse_id(thing), ()), self.slots)
 
     @property
-    def lines(self) -> dict[int, list[float]]:
+    def lines(self) -> dict[str, list[float]]:
         """Return every thing's line; a page asks for those it shows."""
-        return {thing: self.line(thing) for thing in self.counts}
+        return {format_id(thing): _per_run(counts, self.slots) for thing, counts in self.counts.items()}
 
 
 @dataclass(frozen=True)
@@ -367,8 +368,8 @@ def list_reasons(
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
     rows = engine.rows(subject.list_sql(order, direction == "asc", after is not None), values)
-    reasons = [subject.make_reason(dict(row)) for row in rows]
-    return make_page(reasons, limit, lambda reason: (getattr(reason, subject.orders[order]) or 0, reason.id))
+    reasons = [subject.make_reason(name_ids(row, "id")) for row in rows]
+    return make_page(reasons, limit, lambda reason: (getattr(reason, subject.orders[order]) or 0, parse_id(reason.id)))
 
 
 def get_reason_trends(
@@ -386,7 +387,7 @@ def get_reason_trends(
 def get_reason(engine: Engine, subject: ReasonSubject[Any, Reason, Any, Any], reason_id: int) -> Reason | None:
     """Return one reason over all runs, or None if no run has it."""
     row = get_row(engine, subject.get_sql, {"id": reason_id})
-    return subject.make_reason(dict(row)) if row else None
+    return subject.make_reason(name_ids(row, "id")) if row else None
 
 
 def list_affected_runs(

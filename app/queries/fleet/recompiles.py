@@ -31,7 +31,7 @@ class RecompileCause(fields.CategoryMeaning):
     `guard_failure_count` counts every cache entry that failed on it. `limit_count` is of its function.
     """
 
-    id: Annotated[int, "Number in this database."]
+    id: Annotated[fields.ContentId, "Its id, the same in every database."]
     fingerprint: fields.Fingerprint
     category: fields.Category
     source: fields.GuardSource

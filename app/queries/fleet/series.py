@@ -5,7 +5,6 @@ These statements read much at once, as rows of plain values; app.incidents.serie
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,18 +18,9 @@ from compileboard.collectors.store.rollups.results import rank_experiment
 from compileboard.collectors.store.rollups.summaries import NUMBERS, SET
 
 RUNS_SQL = """
-select r.rowid as place, r.id, r.started_us, coalesce(r.git_branch, '') as branch, r.git_commit, r.state
+select r.pub, r.id, r.started_us, coalesce(r.git_branch, '') as branch, r.git_commit, r.state
 from runs as r
 order by r.started_us, r.id
-limit 1000000
-"""
-NEWEST_SQL = """
-select (select coalesce(max(id), 0) from results) as result_id, (select coalesce(max(rowid), 0) from runs) as run_place
-"""
-CHANGED_RESULTS_SQL = """
-select distinct run_id
-from results
-where id > :result_id
 limit 1000000
 """
 SERIES_OF_RUNS_SQL = """
@@ -100,22 +90,14 @@ limit 1000000
 
 @dataclass(frozen=True)
 class SeriesRun:
-    """Hold what of a run places its points; `place` grows with every run that is recorded or imported."""
+    """What of a run places its points; `pub` is the number of the newest commit to it."""
 
-    place: int
+    pub: int
     id: str
     started_us: int
     branch: str
     commit: str | None
     state: str
-
-
-@dataclass(frozen=True)
-class Newest:
-    """Hold the ends of what the database has: what came later has larger numbers."""
-
-    result_id: int
-    run_place: int
 
 
 @dataclass(frozen=True)
@@ -132,19 +114,9 @@ class ModelPoints:
     statuses: Sequence[Sequence[Any]]  # run_id, status, accuracy
 
 
-def list_point_runs(connection: sqlite3.Connection) -> list[SeriesRun]:
+def list_point_runs(engine: Engine) -> list[SeriesRun]:
     """List every run with what places its points, in the order of time."""
-    return [SeriesRun(*row) for row in connection.execute(RUNS_SQL)]
-
-
-def get_newest(connection: sqlite3.Connection) -> Newest:
-    """Ask the database for its ends."""
-    return Newest(*connection.execute(NEWEST_SQL).fetchone())
-
-
-def list_runs_with_results_since(connection: sqlite3.Connection, result_id: int) -> list[str]:
-    """List the runs that have results newer than one."""
-    return [str(row[0]) for row in connection.execute(CHANGED_RESULTS_SQL, {"result_id": result_id})]
+    return [SeriesRun(*row) for row in engine.rows(RUNS_SQL)]
 
 
 def list_series_of(engine: Engine, run_ids: Iterable[str]) -> list[int]:
@@ -290,10 +262,11 @@ class RunCount:
 
 def count_runs(engine: Engine, kind: str, thing_id: int, *, newest: int) -> RunCount | None:
     """Count the recompiles of a `function`, or the occurrences of a `break`, in the newest runs; None if unknown."""
-    row = get_row(engine, LABEL_SQL[kind], {"id": thing_id})
+    values = {"id": thing_id, "newest": newest}
+    row = get_row(engine, LABEL_SQL[kind], values)
     if row is None:
         return None
-    points = list_points(engine, _HISTORY_SQL[kind], {"id": thing_id, "newest": newest})
+    points = list_points(engine, _HISTORY_SQL[kind], values)
     return RunCount(str(row["label"]), points)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from compileboard.app.queries.engine import Engine, Row
 from compileboard.app.queries.fields import TimeUs
 from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, find_newest_run
-from compileboard.app.queries.page import FilterError, check_whole
+from compileboard.app.queries.page import FilterError, check_content_id, check_whole
 from compileboard.app.queries.parameters import (
     MOST_CHARACTERS,
     BackendName,
@@ -423,12 +423,12 @@ def read_last(query: Mapping[str, str]) -> tuple[str, int]:
     return text, MOST_RUNS if text == "all" else _read_whole("last", text, MOST_RUNS)
 
 
-def read_ids(key: str, values: Iterable[str]) -> list[int]:
-    """Read ids, each once.
+def read_ids(key: str, values: Iterable[str]) -> dict[str, int]:
+    """Read ids of content, each once, by their texts.
 
     Raises: FilterError if one is no id.
     """
-    return list(dict.fromkeys(_read_whole(key, value, 2**62) for value in values if value.strip()))
+    return {text: check_content_id(key, text) for value in values if (text := value.strip())}
 
 
 def address_set(model_set: ModelSet) -> dict[str, str]:

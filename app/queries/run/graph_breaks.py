@@ -11,6 +11,7 @@ from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.trace_files import list_stack, load_body
 from compileboard.app.schema import one_of
+from compileboard.collectors.contract.fingerprints import parse_id
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class GraphBreakRow(fields.PublicBreak):
     rank: fields.Rank
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
-    distinct_id: Annotated[int, "`id` of the distinct graph break."]
+    distinct_id: fields.BreakId
     fingerprint: Annotated[str, "What identifies the distinct graph break in every database."]
     gb_id: fields.GbId
     gb_type: fields.GbType
@@ -49,7 +50,7 @@ class GraphBreakRow(fields.PublicBreak):
 class RunDistinctBreak(fields.PublicBreak):
     """One distinct graph break with what it came to in one run."""
 
-    distinct_id: Annotated[int, "`id` of the distinct graph break."]
+    distinct_id: fields.BreakId
     gb_id: fields.GbId
     gb_type: fields.GbType
     reason: fields.BreakReason
@@ -118,7 +119,7 @@ def _hints(text: str | None) -> tuple[str, ...]:
 
 
 def _to_break(row: sqlite3.Row) -> GraphBreakRow:
-    values = dict(row)
+    values = fields.name_ids(row, "distinct_id")
     body = load_body(values.pop("body"))
     values["hints"] = tuple(body["hints"]) if isinstance(body.get("hints"), list) else _hints(values["hints"])
     # The distinct break has the words of its first time; a value in them may differ this time.
@@ -176,10 +177,13 @@ def list_distinct_breaks(
         for row in connection.execute(OUTCOMES_SQL, {"run_id": run_id}):
             outcomes.setdefault(row["distinct_id"], {})[row["outcome"]] = row["break_count"]
     rows = [
-        RunDistinctBreak(**(dict(row) | {"hints": _hints(row["hints"])}), outcomes=outcomes.get(row["distinct_id"], {}))
+        RunDistinctBreak(
+            **(fields.name_ids(row, "distinct_id") | {"hints": _hints(row["hints"])}),
+            outcomes=outcomes.get(row["distinct_id"], {}),
+        )
         for row in found
     ]
-    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.distinct_id))
+    return make_page(rows, limit, lambda row: (row.compile_us or 0, parse_id(row.distinct_id)))
 
 
 def count_distinct_breaks(connection: sqlite3.Connection, run_id: str) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compileboard.app.queries.fields import name_ids
 from compileboard.app.queries.run_rows import MOST_RESULTS, RESULTS_SQL
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke, load_event
 from compileboard.collectors.store.codec import unpack
@@ -98,7 +99,7 @@ def load_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST
 class TaskBreak:
     """Hold one distinct graph break of some tasks, and how often it came there."""
 
-    distinct_id: int
+    distinct_id: str
     gb_id: str | None
     kind: str
     function: str | None
@@ -113,7 +114,7 @@ class TaskBreak:
 class TaskCause:
     """Hold what failed in the recompiles of some tasks: the newest cache entry's guard."""
 
-    cause_id: int
+    cause_id: str
     category: str
     source: str | None
     reason: str
@@ -156,8 +157,8 @@ limit :limit
 """
 
 
-def _with_tasks(row: sqlite3.Row) -> dict[str, Any]:
-    return dict(row) | {"tasks": tuple(sorted(json.loads(row["tasks"])))}
+def _with_tasks(row: sqlite3.Row, key: str) -> dict[str, Any]:
+    return name_ids(row, key) | {"tasks": tuple(sorted(json.loads(row["tasks"])))}
 
 
 def list_task_breaks(
@@ -165,7 +166,7 @@ def list_task_breaks(
 ) -> list[TaskBreak]:
     """List the distinct graph breaks of a run's tasks, the most frequent first."""
     values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
-    return [TaskBreak(**_with_tasks(row)) for row in connection.execute(TASK_BREAKS_SQL, values)]
+    return [TaskBreak(**_with_tasks(row, "distinct_id")) for row in connection.execute(TASK_BREAKS_SQL, values)]
 
 
 def list_task_causes(
@@ -173,7 +174,7 @@ def list_task_causes(
 ) -> list[TaskCause]:
     """List what a run's tasks were recompiled for, the most recompiles first."""
     values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
-    return [TaskCause(**_with_tasks(row)) for row in connection.execute(TASK_CAUSES_SQL, values)]
+    return [TaskCause(**_with_tasks(row, "cause_id")) for row in connection.execute(TASK_CAUSES_SQL, values)]
 
 
 TASK_EVENTS_SQL = """

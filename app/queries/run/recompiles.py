@@ -9,6 +9,7 @@ from typing import Annotated
 
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, decode_cursor, make_page, recorded_us
+from compileboard.collectors.contract.fingerprints import parse_id
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class FailedGuard(fields.Categorized):
     """Why one cache entry could not serve a call."""
 
     position: Annotated[fields.Count, "0 is the newest cache entry."]
-    cause_id: Annotated[int, "`id` of the cause."]
+    cause_id: fields.CauseId
     cache_entry: Annotated[str | None, "Compile id of the cache entry."]
     reason: Annotated[str, "The failed guard in torch's words."]
     category: fields.Category
@@ -67,7 +68,7 @@ class Chain:
 class RunCause(fields.CategoryMeaning):
     """One cause of recompiles with what it came to in one run."""
 
-    cause_id: Annotated[int, "`id` of the cause."]
+    cause_id: fields.CauseId
     category: fields.Category
     source: fields.GuardSource
     reason: Annotated[str, "The failed guard in torch's words, as first seen."]
@@ -193,7 +194,7 @@ def _to_rows(connection: sqlite3.Connection, found: list[sqlite3.Row]) -> list[R
     for first in range(0, len(found), _AT_ONCE):
         some = found[first : first + _AT_ONCE]
         for row in connection.execute(guards_sql(len(some)), _marks(row["id"] for row in some)):
-            values = dict(row)
+            values = fields.name_ids(row, "cause_id")
             guards.setdefault(values.pop("recompile_id"), []).append(FailedGuard(**values))
     return [RecompileRow(**dict(row), guards=tuple(guards.get(row["id"], ()))) for row in found]
 
@@ -247,8 +248,8 @@ def list_causes(
     after = decode_cursor(cursor, int, int, int) or (2**62, 2**62, 2**62)
     keys = {"after_us": after[0], "after_count": after[1], "after_id": after[2]}
     values = {"run_id": run_id, "least": 0 if of_older_entries else 1, "limit": limit + 1, **keys}
-    rows = [RunCause(**dict(row)) for row in connection.execute(CAUSES_SQL, values)]
-    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.recompile_count, row.cause_id))
+    rows = [RunCause(**fields.name_ids(row, "cause_id")) for row in connection.execute(CAUSES_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.recompile_count, parse_id(row.cause_id)))
 
 
 def list_limit_hits(

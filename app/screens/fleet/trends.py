@@ -290,10 +290,10 @@ def count_lines(engine: Engine, kind: str, values: Sequence[str], suite: str | N
             for name in values
         ]
     lines = []
-    for thing_id in read_ids(kind, values):
+    for text, thing_id in read_ids(kind, values).items():
         counted = count_runs(engine, kind, thing_id, newest=run_count)
         if counted is None:
-            raise UnknownCountedError(f"There is no {COUNTED[kind][2]} {thing_id}.")
+            raise UnknownCountedError(f"There is no {COUNTED[kind][2]} {text[:40]}.")
         lines.append(build_count_line(counted.label, counted.points))
     return lines
 

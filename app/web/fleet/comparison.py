@@ -114,7 +114,7 @@ def _link_tile(tile: ComparisonHeadline) -> str | None:
     return (url_with(metric=tile.metric, sort=None) if tile.metric else "") + f"#{tile.anchor}"
 
 
-def _find_ids(table: str, diff: DistinctDiff) -> dict[str, int]:
+def _find_ids(table: str, diff: DistinctDiff) -> dict[str, str]:
     return find_distinct_ids(get_engine(), table, [change.what.fingerprint for change in diff.changes])
 
 

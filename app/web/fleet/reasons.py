@@ -13,7 +13,7 @@ from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.reasons import AnySubject
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.app.queries.fleet.runs import list_choices
-from compileboard.app.queries.page import check_limit, read_id
+from compileboard.app.queries.page import check_limit, read_content_id
 from compileboard.app.screens.fleet.reasons import (
     ReasonScreen,
     ReasonsScreen,
@@ -87,7 +87,7 @@ def _build_list(subject: AnySubject) -> tuple[ReasonsScreen[Any, Any], dict[str,
 def show(distinct_id: str) -> str:
     """Show one distinct graph break: why, what to do, in which runs, and its newest event."""
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
-    screen = build_graph_break(get_reader(), get_engine(), read_id(distinct_id))
+    screen = build_graph_break(get_reader(), get_engine(), read_content_id(distinct_id))
     if screen is None:
         abort(404, GRAPH_BREAKS.describe_absence(distinct_id))
     values = _build_one(GRAPH_BREAKS, screen, limit_count, "break-history", "graph breaks")
@@ -99,7 +99,7 @@ def show(distinct_id: str) -> str:
 def show_cause(cause_id: str) -> str:
     """Show one cause: what it means, what to do, the values that came, in which runs."""
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
-    screen = build_recompile_cause(get_reader(), get_engine(), read_id(cause_id))
+    screen = build_recompile_cause(get_reader(), get_engine(), read_content_id(cause_id))
     if screen is None:
         abort(404, RECOMPILES.describe_absence(cause_id))
     return render_template(
@@ -112,9 +112,10 @@ def _build_one(
 ) -> dict[str, Any]:
     """Make what the templates of one reason take."""
     cursor, has_charts = request.args.get("cursor"), len(screen.history) > 1
+    reason_id = read_content_id(screen.reason.id)
     return {
         "screen": screen,
-        "page_of_runs": build_reason_runs(get_engine(), subject, screen.reason.id, cursor, limit_count, get_clock()),
+        "page_of_runs": build_reason_runs(get_engine(), subject, reason_id, cursor, limit_count, get_clock()),
         "chart": chart_history(chart_id, "From run to run", noun, screen.history) if has_charts else None,
         "has_charts": has_charts,
     }

@@ -10,7 +10,7 @@ from flask import Blueprint, abort, render_template, request
 from compileboard.app.analysis import labels
 from compileboard.app.charts.compiles import chart_compiles
 from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.queries.page import FilterError, check_content_id, check_limit
 from compileboard.app.queries.run.compiles import CompileFilter
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.screens.run.caches import build_caches
@@ -53,11 +53,9 @@ def _compiles(run: RunRow) -> dict[str, Any]:
 def _breaks(run: RunRow) -> dict[str, Any]:
     reader, cursor = get_reader(), request.args.get("cursor")
     limit, distinct = check_limit(request.args.get("limit"), 20), request.args.get("distinct", "")
-    if distinct and not (distinct.isascii() and distinct.isdigit()):
-        raise FilterError(f"distinct: {distinct[:40]!r} is not the number of a distinct graph break")
     each = bool(distinct) or request.args.get("view") == "each"
     if each:
-        distinct_id = min(int(distinct), 2**62) if distinct else None
+        distinct_id = check_content_id("distinct", distinct) if distinct else None
         screen = build_graph_breaks(reader, run.id, cursor, limit, distinct_id=distinct_id)
     else:
         screen = build_distinct_breaks(reader, run.id, cursor, limit)

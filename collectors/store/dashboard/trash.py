@@ -22,11 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoint, write_transaction
+from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.publications import publish_removal, publish_run
 from compileboard.collectors.store.search_index import remove_run_words
 
 WEEK_US = 7 * 86_400 * 1_000_000
 REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew
+CONTENT_IDS_VERSION = 8  # what was deleted before it has numbers of a database for ids
 STAYING = ("payloads",)  # until a run is deleted for good
 
 # Rows that runs share, and the small tables that tell first whether any run still points to one. Commits are of a
@@ -88,6 +91,7 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
         remove_run_words(connection, run_id)
         _delete_stacks(connection, run_id)
         connection.execute("delete from runs where id = :id", {"id": run_id})
+        publish_removal(connection)
         connection.execute(
             """
             insert or replace into deleted_runs (run_id, deleted_us, expires_us, name, suite, started_us, trash_bytes)
@@ -152,14 +156,20 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
             raise CannotRestore(f"run {run_id[:80]} was recorded or imported again since; delete that one first")
         if not path.exists():
             raise CannotRestore(f"run {run_id[:80]} is deleted for good: that is done a week after it was deleted")
-        with closing(_open_trash(path)) as trash:
+        with closing(_open_trash(path)) as trash, closing(sqlite3.connect(":memory:")) as copy:
             if not _is_whole(trash, run_id):
                 raise CannotRestore(f"{path} is damaged; put it back from a backup, and restore the run then")
             (version,) = trash.execute("pragma user_version").fetchone()
             if version > DATABASE_VERSION:
                 raise CannotRestore(f"run {run_id[:80]} was deleted by a newer CompileBoard; restore it with that one")
+            if version < CONTENT_IDS_VERSION:
+                trash.backup(copy)
+                copy.row_factory = sqlite3.Row
+                copy.execute("create table if not exists functions (id, file, name)")
+                give_content_ids(copy)
             connection.execute("pragma defer_foreign_keys = on")
-            _Restoring(connection, trash).run()
+            _Restoring(connection, copy if version < CONTENT_IDS_VERSION else trash).run()
+            publish_run(connection, run_id)
         connection.execute("delete from deleted_runs where run_id = :id", key)
     path.unlink(missing_ok=True)
     return True

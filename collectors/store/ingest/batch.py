@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.frames import FrameIndex
+from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.rollups.totals import BatchTotals
+
+Content = tuple["str | int | None", ...]  # what kind of thing it is, and what tells it apart
 
 
 @dataclass(frozen=True)
@@ -22,19 +27,26 @@ class Batch:
     stacks: StackIndex
     totals: BatchTotals
     traces: TraceRows
+    ids: dict[Content, int] = field(default_factory=dict)
+
+    def find_id(self, insert: InsertOnce, content: Content, describe: Callable[[], Mapping[str, Any]]) -> int:
+        """Return the id of a function, a series … by its content, making its row the first time."""
+        known = self.ids.get(content)
+        if known is None:
+            known = content_id(*content)
+            insert.add_once(self.connection, {"id": known, **describe()})
+            self.ids[content] = known
+        return known
 
 
-def find_function(connection: sqlite3.Connection, file: str | None, name: str | None) -> int | None:
+_FUNCTION = InsertOnce("functions", "file", "name")
+
+
+def find_function(batch: Batch, file: str | None, name: str | None) -> int | None:
     """Return the id of a function, making its row the first time; None if torch did not name it."""
     if not name:
         return None
-    key = {"file": file or "", "name": name}
-    row = connection.execute("select id from functions where file = :file and name = :name", key).fetchone()
-    if row is None:
-        row = connection.execute(
-            "insert into functions (file, name) values (:file, :name) returning id", key
-        ).fetchone()
-    return int(row["id"])
+    return batch.find_id(_FUNCTION, ("function", file or "", name), lambda: {"file": file or "", "name": name})
 
 
 def pick(event: object, *names: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sqlite3
 from compileboard.collectors.contract.events import Compiled, CompileStarted, GraphBroke
 from compileboard.collectors.store.ingest.batch import Batch, find_function, pick
 from compileboard.collectors.store.ingest.frames import Compile
-from compileboard.collectors.store.ingest.insert import Insert, InsertForId
+from compileboard.collectors.store.ingest.insert import Insert, InsertOnce
 from compileboard.collectors.store.ingest.recompiles import name_recompiles
 from compileboard.collectors.store.rollups.totals import BREAKS, CAUSES, FUNCTIONS, BatchTotals
 
@@ -29,12 +29,12 @@ PROMOTED = (
 
 _COMPILATION = Insert("compilations")
 _GRAPH_BREAK = Insert("graph_breaks")
-_DISTINCT_BREAK = InsertForId("distinct_breaks", tail="on conflict (fingerprint) do update set line = excluded.line")
+_DISTINCT_BREAK = InsertOnce("distinct_breaks", "fingerprint")
 
 
 def write_start(batch: Batch, event: CompileStarted) -> None:
     compile_, new = batch.frames.begin(batch.run_id, event)
-    function_id = find_function(batch.connection, event.file, event.function) or compile_.function_id
+    function_id = find_function(batch, event.file, event.function) or compile_.function_id
     compile_.function_id, compile_.line = function_id, event.line
     batch.connection.execute(
         """
@@ -66,7 +66,7 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     untraced = event.record_kind == "forward" and batch.frames.take_untraced(event)
     function_id = compile_.function_id if compile_ else None
     if function_id is None:
-        function_id = find_function(batch.connection, event.file, event.function)
+        function_id = find_function(batch, event.file, event.function)
     restarts = len(event.metrics.get("restart_reasons") or [])
     if (
         event.record_kind == "forward"
@@ -177,8 +177,8 @@ def _add_time(connection: Connection, compile_: Compile, duration_us: int, total
 
 def write_break(batch: Batch, event: GraphBroke) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
-    function_id = find_function(batch.connection, event.file, event.function)
-    distinct_id = _find_distinct_break(batch.connection, event, function_id)
+    function_id = find_function(batch, event.file, event.function)
+    distinct_id = _find_distinct_break(batch, event, function_id)
     _GRAPH_BREAK.add(
         batch.connection,
         {
@@ -198,12 +198,18 @@ def write_break(batch: Batch, event: GraphBroke) -> None:
     batch.totals.add_to(BREAKS, distinct_id, break_count=1)
 
 
-def _find_distinct_break(connection: Connection, event: GraphBroke, function_id: int | None) -> int:
-    return _DISTINCT_BREAK.add_for_id(
-        connection,
-        {
+def _find_distinct_break(batch: Batch, event: GraphBroke, function_id: int | None) -> int:
+    distinct_id = batch.find_id(
+        _DISTINCT_BREAK,
+        ("break", event.fingerprint),
+        lambda: {
             "hints": json.dumps(event.hints),
             "function_id": function_id,
             **pick(event, "fingerprint", "gb_id", "gb_type", "reason", "explanation", "source_line", "line"),
         },
     )
+    batch.connection.execute(
+        "update distinct_breaks set line = :line where id = :id and line is not :line",
+        {"id": distinct_id, "line": event.line},
+    )
+    return distinct_id

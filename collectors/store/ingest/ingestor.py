@@ -37,6 +37,7 @@ from compileboard.collectors.store.ingest.frames import FrameIndex
 from compileboard.collectors.store.ingest.insert import Insert
 from compileboard.collectors.store.ingest.rows import WRITERS
 from compileboard.collectors.store.ingest.stacks import StackIndex
+from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.rollups.summaries import write_summaries
 from compileboard.collectors.store.rollups.totals import BatchTotals
 
@@ -101,6 +102,7 @@ class Ingestor:
         write: Callable[[str, list[Event], int, IngestResult], None],
     ) -> IngestResult:
         result = IngestResult()
+        before = self.connection.total_changes
         try:
             with write_transaction(self.connection):
                 if self._is_deleted(run_id):
@@ -113,6 +115,8 @@ class Ingestor:
                         raise _OddEventError from error
                     raise
                 also(result)
+                if self.connection.total_changes > before:
+                    publish_run(self.connection, run_id)
         except sqlite3.Error as error:
             self._forget()
             raise explain(error, self.path) from error

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
+from compileboard.collectors.contract.fingerprints import format_id
+
 
 class Insert:
     """An insert into one of our tables, from one place of the code: its first row has the columns of all.
@@ -24,6 +26,32 @@ class Insert:
             bound = ", ".join(f":{column}" for column in values)
             self._statement = f"{self._head} ({', '.join(values)}) values ({bound}) {self._tail}"
         return connection.execute(self._statement, values)
+
+
+class IdClashError(ValueError):
+    """Two things that differ have the same id."""
+
+
+class InsertOnce(Insert):
+    """An insert of a thing that many runs share, under the id of its content; `identity` is what tells it apart."""
+
+    def __init__(self, table: str, *identity: str) -> None:
+        super().__init__(table)
+        same = " and ".join(f"{column} = :{column}" for column in identity)
+        self._find = f"select {same} from {table} where id = :id"  # noqa: S608 - our own names
+        self._identity = identity
+
+    def add_once(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> None:
+        """Insert a row unless it is there.
+
+        Raises: IdClashError if another thing has its id.
+        """
+        known = connection.execute(self._find, values).fetchone()
+        if known is None:
+            self.add(connection, values)
+        elif not known[0]:
+            content = {name: values[name] for name in self._identity}
+            raise IdClashError(f"id {format_id(values['id'])} is of another thing than {content}: report it")
 
 
 class InsertForId(Insert):

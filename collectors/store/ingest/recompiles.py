@@ -7,23 +7,16 @@ late install, a second `observe()`), the function is known only by the compile t
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
-
-from compileboard.collectors.contract.events import Recompiled, load_event
+from compileboard.collectors.contract.events import GuardFailure, Recompiled, load_event
+from compileboard.collectors.contract.fingerprints import content_digest
 from compileboard.collectors.decode.guards.advice import suggest_in
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.ingest.batch import Batch, pick
-from compileboard.collectors.store.ingest.insert import Insert, InsertForId
+from compileboard.collectors.store.ingest.insert import Insert, InsertForId, InsertOnce
 from compileboard.collectors.store.rollups.totals import CAUSES, FUNCTIONS
 
-Connection = sqlite3.Connection
-
-
 _RECOMPILE = InsertForId("recompiles")
-_RECOMPILE_CAUSE = InsertForId(
-    "recompile_causes", tail="on conflict (fingerprint) do update set category = excluded.category"
-)
+_RECOMPILE_CAUSE = InsertOnce("recompile_causes", "fingerprint")
 _GUARD_FAILURE = Insert("guard_failures")
 
 
@@ -40,7 +33,7 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
             **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
         },
     )
-    _write_guards(batch.connection, recompile_id, event, function_id)
+    _write_guards(batch, recompile_id, event, function_id)
     _count_guards(batch, recompile_id, 1)
     if compile_:
         compile_.recompiled = True
@@ -79,7 +72,7 @@ def name_recompiles(batch: Batch, compile_key: int, function_id: int | None, lin
         )
         _count_guards(batch, row["id"], -1, row["total_us"])
         batch.connection.execute("delete from guard_failures where recompile_id = :id", {"id": row["id"]})
-        _write_guards(batch.connection, row["id"], event, function_id)
+        _write_guards(batch, row["id"], event, function_id)
         _count_guards(batch, row["id"], 1, row["total_us"])
         batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
 
@@ -101,26 +94,30 @@ def _count_guards(batch: Batch, recompile_id: int, sign: int, compile_us: int = 
             batch.totals.abandoned_causes.add(row["cause_id"])
 
 
-def _write_guards(connection: Connection, recompile_id: int, event: Recompiled, function_id: int | None) -> None:
-    row = connection.execute("select file from functions where id = :id", {"id": function_id}).fetchone()
-    file = row["file"] if row else None
+def _write_guards(batch: Batch, recompile_id: int, event: Recompiled, function_id: int | None) -> None:
+    function = batch.connection.execute("select file, name from functions where id = :id", {"id": function_id})
+    file, name = function.fetchone() or (None, None)
     for position, guard in enumerate(event.guards):
-        fingerprint = hashlib.sha256(f"{guard.fingerprint}\n{function_id}".encode()).hexdigest()[:32]
-        cause_id = _RECOMPILE_CAUSE.add_for_id(
-            connection,
-            {
-                "fingerprint": fingerprint,
-                "function_id": function_id,
-                "suggestion": suggest_in(file, guard.category, guard.suggestion),
-                **pick(guard, "category", "source", "reason"),
-            },
-        )
         _GUARD_FAILURE.add(
-            connection,
+            batch.connection,
             {
                 "recompile_id": recompile_id,
                 "position": position,
-                "cause_id": cause_id,
+                "cause_id": _find_cause(batch, guard, function_id, file, name),
                 **pick(guard, "cache_entry", "reason", "expected", "actual", "source_line", "line"),
             },
         )
+
+
+def _find_cause(batch: Batch, guard: GuardFailure, function_id: int | None, file: str | None, name: str | None) -> int:
+    content = ("cause", guard.fingerprint, file, name)
+    return batch.find_id(
+        _RECOMPILE_CAUSE,
+        content,
+        lambda: {
+            "fingerprint": content_digest(*content)[:32],
+            "function_id": function_id,
+            "suggestion": suggest_in(file, guard.category, guard.suggestion),
+            **pick(guard, "category", "source", "reason"),
+        },
+    )

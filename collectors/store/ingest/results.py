@@ -10,6 +10,7 @@ from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.ingest.batch import Batch, pick
+from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.rollups.results import NUMBERS
 
 MOST_COUNT = 2**53  # beyond it a float names no number of things
@@ -17,6 +18,7 @@ _WORDS = ("mode", "dtype", "device", "hardware", "backend")
 _LATER = ("task", "reason", "accuracy", "message", "started_us", "duration_us", "command", "origin")
 _SERIES = ("suite", "model", *_WORDS, "dynamic", "batch_size", "world_size")
 _KEY = ("run_id", "series_id", "experiment")
+_ADD_SERIES = InsertOnce("series", *_SERIES)
 _ROW = (*_KEY, "process_id", "sequence", "status", "time_us", *_LATER, *NUMBERS, "traceback", "facts")
 
 
@@ -25,12 +27,6 @@ def _named(names: tuple[str, ...], between: str = ", ", head: str = "{0} = :{0}"
 
 
 # The statements name our own columns alone; every value is bound.
-FIND_SERIES = f"select id from series where {_named(_SERIES, ' and ')}"  # noqa: S608
-ADD_SERIES = f"""
-insert into series ({_named(_SERIES, head="{0}")})
-values ({_named(_SERIES, head=":{0}")})
-returning id
-"""  # noqa: S608
 FIND_RESULT = f"select id from results where {_named(_KEY, ' and ')}"  # noqa: S608
 ADD_RESULT = f"""
 insert into results ({_named(_ROW, head="{0}")})
@@ -85,10 +81,7 @@ def _find_series(batch: Batch, event: BenchMeasured) -> int:
         "dynamic": int(event.dynamic),
         "batch_size": event.batch_size or 0,
     }
-    row = batch.connection.execute(FIND_SERIES, key).fetchone()
-    if row is None:
-        row = batch.connection.execute(ADD_SERIES, key).fetchone()
-    return int(row["id"])
+    return batch.find_id(_ADD_SERIES, ("series", *(key[name] for name in _SERIES)), lambda: key)
 
 
 def _write_parts(batch: Batch, result_id: int, event: BenchMeasured, others: dict[str, float]) -> None:

@@ -79,7 +79,7 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
             **values,
             "run_id": batch.run_id,
             "compile_key": _find_compile(batch, event),
-            "function_id": find_function(batch.connection, event.file, event.function),
+            "function_id": find_function(batch, event.file, event.function),
         },
     )
     batch.totals.add(runtime_failure_count=1)

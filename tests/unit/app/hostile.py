@@ -21,12 +21,15 @@ from compileboard.collectors.contract.events import (
     RuntimeFailed,
     SnapshotTaken,
 )
+from compileboard.collectors.contract.fingerprints import content_id, format_id
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 
 RUN = "01HOST11E00000000000000000"
 FORMULA = '=HYPERLINK("http://evil","x")'
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(1)</script>{{7*7}}\"'\u2028"
 BAD = f"{FORMULA} {MARKUP} ](http://evil) @everyone | `x`"
+BREAK_ID = format_id(content_id("break", "b"))
+CAUSE_ID = format_id(content_id("cause", "g", BAD, BAD))
 FRAME = {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0, "attempt": 0}
 AGAIN = FRAME | {"compile_id": "0/1", "frame_compile_id": 1}
 

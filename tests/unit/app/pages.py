@@ -11,6 +11,8 @@ from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.app.queries.run import guards
 from compileboard.app.web.run.run import FILLS
+from compileboard.collectors.contract.fingerprints import format_id
+from tests.unit.app.benched import BREAK_ID, FUNCTION_ID
 
 
 def _one(reader: sqlite3.Connection, sql: str) -> str:
@@ -45,13 +47,13 @@ def _compile(reader: sqlite3.Connection) -> list[str]:
 
 def _graph_breaks(reader: sqlite3.Connection) -> list[str]:
     sorts = [f"/graph_breaks?sort={order}{way}" for order in GRAPH_BREAKS.orders for way in ("", ".asc")]
-    one = _one(reader, "select distinct_id from run_breaks order by break_count desc limit 1")
+    one = format_id(int(_one(reader, "select distinct_id from run_breaks order by break_count desc limit 1")))
     return [*sorts, "/graph_breaks?q=print&gb=GB0059&function=f&suite=captures", f"/graph_breaks/{one}"]
 
 
 def _recompiles(reader: sqlite3.Connection) -> list[str]:
     sorts = [f"/recompiles?sort={order}{way}" for order in RECOMPILES.orders for way in ("", ".asc")]
-    one = _one(reader, "select cause_id from run_causes order by recompile_count desc limit 1")
+    one = format_id(int(_one(reader, "select cause_id from run_causes order by recompile_count desc limit 1")))
     return [*sorts, "/recompiles?q=x&category=tensor_size&function=f&suite=captures", f"/recompiles/{one}"]
 
 
@@ -173,7 +175,11 @@ def _trends(reader: sqlite3.Connection) -> list[str]:
     run_id = _one(reader, "select run_id from results order by id desc limit 1")
     of_set = "suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&branch=main"
     asked = [f"summary?run={run_id}", f"summary?{of_set}", f"trend?{of_set}", "trend?model=Breaky&last=all"]
-    asked += ["trend?break=1", "trend?function=1", "trend?category=tensor_size&suite=bench_models"]
+    asked += [
+        f"trend?break={BREAK_ID}",
+        f"trend?function={FUNCTION_ID}",
+        "trend?category=tensor_size&suite=bench_models",
+    ]
     reports = [f"/trends/report.{extension}?suite=bench_models&last=9999w" for extension in ("html", "md", "parquet")]
     return [*(f"/api/v1/{address}" for address in asked), *reports]
 

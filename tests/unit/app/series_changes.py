@@ -7,7 +7,7 @@ import sqlite3
 from typing import Any
 
 from compileboard.collectors.store.dashboard.series_changes import save_findings
-from tests.unit.app.benched import RUNS
+from tests.unit.app.benched import BREAK_ID, RUNS
 from tests.unit.app.seed import START_US
 
 DAY_US = 86_400_000_000
@@ -45,7 +45,7 @@ EVIDENCE: dict[str, Any] = {
             "label": "call to print in Breaky.forward",
             "before": 0,
             "after": 2,
-            "break_id": 1,
+            "break_id": BREAK_ID,
             "cause_id": None,
         },
         {"kind": "setting", "word": "changed", "label": "dynamic", "before": None, "after": None},

@@ -23,8 +23,8 @@ from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.baselines import save_baseline
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
+from tests.unit.app.benched import BREAK_ID, CAUSE_ID, bench_suite
 from tests.unit.app.benched import RUNS as BENCH_RUNS
-from tests.unit.app.benched import bench_suite
 from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.explored import LOGS as WHOLE_LOGS
 from tests.unit.app.explored import explore
@@ -84,7 +84,10 @@ def read_all(client: FlaskClient, path: str, **query: Any) -> list[dict[str, Any
 
 def list_paths(client: FlaskClient, path: str) -> list[str]:
     runs = [run["id"] for run in read_all(client, "/runs")] if "<run_id>" in path else [""]
-    return [path.replace("<run_id>", run).replace("<distinct_id>", "1").replace("<cause_id>", "1") for run in runs]
+    reasons = {"<distinct_id>": BREAK_ID, "<cause_id>": CAUSE_ID}
+    for name, reason_id in reasons.items():
+        path = path.replace(name, reason_id)
+    return [path.replace("<run_id>", run) for run in runs]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.queries.run.models import list_results
 from compileboard.collectors.store.rollups.summaries import HUD, summarize
-from tests.unit.app.benched import HOSTILE, RUNS, add_results, bench_suite, measure
+from tests.unit.app.benched import BREAK_ID, FUNCTION_ID, HOSTILE, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import START_US
 
 
@@ -69,15 +69,15 @@ def test_environment_changes_stand_at_their_point(client: FlaskClient, store: sq
 @pytest.mark.usefixtures("suite")
 def test_breaks_functions_and_guards_have_trends(client: FlaskClient) -> None:
     for query, values in (
-        ("break=1", [2, 2, 2]),
-        ("function=1", [1, 1, 1]),
+        (f"break={BREAK_ID}", [2, 2, 2]),
+        (f"function={FUNCTION_ID}", [1, 1, 1]),
         ("category=tensor_size&suite=bench_models", [1, 1, 1]),
         ("category=tensor_dtype", [0, 0, 0]),
     ):
         (series,) = client.get(f"/api/v1/trend?{query}").json["data"]["series"]  # type: ignore[index]
         assert [point["value"] for point in series["points"]] == values, query
     assert client.get("/api/v1/trend?break=99").status_code == 404
-    assert client.get("/api/v1/trend?break=1&function=1").status_code == 400
+    assert client.get(f"/api/v1/trend?break={BREAK_ID}&function={FUNCTION_ID}").status_code == 400
 
 
 @pytest.mark.usefixtures("suite")

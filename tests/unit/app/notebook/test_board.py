@@ -27,7 +27,7 @@ from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.compiles import CompileRow
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import NotAStore, StoreMissing, StoreNeedsMigration
-from tests.unit.app.benched import HOSTILE, RUNS
+from tests.unit.app.benched import BREAK_ID, HOSTILE, RUNS
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.hostile import RUN as HOSTILE_RUN
 from tests.unit.app.recorded import RUN, record_run
@@ -192,7 +192,7 @@ FIGURES: dict[str, Any] = {
     "trend": lambda board: board.trend("speedup", suite="bench_models").figure(),
     "trend of a model": lambda board: board.trend("compilation_latency_s", model="GPT2x4", axis="torch").figure(),
     "trend of a hostile model": lambda board: board.trend(model=HOSTILE).figure(),
-    "trend of a break": lambda board: board.trend(break_=1).figure(),
+    "trend of a break": lambda board: board.trend(break_=BREAK_ID).figure(),
     "comparison": lambda board: board.compare(RUNS[0], RUNS[1]).figure(),
     "comparison of a metric": lambda board: board.compare(RUNS[0], RUNS[1]).figure("compilation_latency_s"),
     "graph breaks": lambda board: board.graph_breaks_figure(),
@@ -296,7 +296,7 @@ def test_a_trend_marks_the_findings_of_its_series(board: Board, client: FlaskCli
     marks = [text for trace in trend.figure().data if trace.yaxis == "y2" for text in trace.hovertext or ()]
     page = client.get("/trends?model=Breaky&metric=speedup&suite=bench_models").text
     assert marks and all(text.partition(":")[0] in page for text in marks)
-    assert board.trend(break_=1).changes == []
+    assert board.trend(break_=BREAK_ID).changes == []
 
 
 def test_a_graph_break_and_a_cause_have_the_api_s_history(board: Board, client: FlaskClient) -> None:

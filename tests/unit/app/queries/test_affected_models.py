@@ -11,6 +11,7 @@ from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.reasons import AnySubject
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.app.queries.reason_events import affected_sql, list_affected_models
+from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.plan import assert_no_scan
 
@@ -37,7 +38,7 @@ def test_the_page_links_to_the_model(
     client: FlaskClient, store: sqlite3.Connection, reader: sqlite3.Connection, path: str, kept: str
 ) -> None:
     bench_suite(store)
-    said = client.get(f"/{path}/{reader.execute(f'select {kept}').fetchone()[0]}").text
+    said = client.get(f"/{path}/{format_id(reader.execute(f'select {kept}').fetchone()[0])}").text
     address = said.partition('href="/models/Breaky')[2].partition('"')[0].replace("&amp;", "&")
     assert "Models affected" in said
     assert client.get(f"/models/Breaky{address}").status_code == 200

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 from flask.testing import FlaskClient
 
-from tests.unit.app.hostile import BAD, FORMULA, RUN, record_hostile_run
+from tests.unit.app.hostile import BAD, BREAK_ID, CAUSE_ID, FORMULA, RUN, record_hostile_run
 
 TABS = ("", "compiles", "breaks", "breaks&view=each", "recompiles", "failures", "caches", "environment", "processes")
 PAGES = (
@@ -26,9 +26,9 @@ PAGES = (
     f"/runs/{RUN}/shapes",
     f"/runs/{RUN}/delete",
     "/graph_breaks",
-    "/graph_breaks/1",
+    f"/graph_breaks/{BREAK_ID}",
     "/recompiles",
-    "/recompiles/1",
+    f"/recompiles/{CAUSE_ID}",
     f"/runs/{RUN}/report.html",
     f"/runs/{RUN}/report.html?source=0",
     "/runs/%3Cimg%20src=x%20onerror=alert(1)%3E",

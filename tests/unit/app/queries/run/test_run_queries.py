@@ -94,7 +94,7 @@ def test_graph_breaks_one_by_one_and_distinct_agree(reader: sqlite3.Connection) 
     assert graph_break.compile_us == 300_000
     distinct = graph_breaks.list_distinct_breaks(reader, RUN).rows[0]
     assert (distinct.break_count, distinct.outcomes, distinct.compile_us) == (1, {"resumed": 1}, 300_000)
-    assert graph_breaks.list_graph_breaks(reader, RUN, distinct_id=distinct.distinct_id + 1).rows == ()
+    assert graph_breaks.list_graph_breaks(reader, RUN, distinct_id="0" * 16).rows == ()
 
 
 def test_recompiles_have_the_guards_of_every_cache_entry(reader: sqlite3.Connection) -> None:

@@ -19,6 +19,7 @@ from compileboard.app.queries.fleet.reasons import (
     list_reasons,
 )
 from compileboard.app.queries.fleet.runs import MOST_SLOTS, list_slots
+from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from tests.unit.app.seed import START_US, add_distinct_break, add_function, add_run, insert
 
 ALL = GRAPH_BREAKS.read_filter({})
@@ -35,7 +36,9 @@ def test_distinct_breaks_agree_with_their_events(recorded_reader: sqlite3.Connec
     rows = recorded_reader.execute(
         "select distinct_id, count(*), count(distinct run_id) from graph_breaks group by distinct_id"
     )
-    assert {row.id: (row.break_count, row.run_count) for row in page.rows} == {key: (n, runs) for key, n, runs in rows}
+    assert {row.id: (row.break_count, row.run_count) for row in page.rows} == {
+        format_id(key): (n, runs) for key, n, runs in rows
+    }
 
 
 def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
@@ -107,7 +110,7 @@ def test_a_filter_of_runs_counts_in_those_runs_alone(reader: sqlite3.Connection,
     for suite, count in (("a", 3), ("b", 3), (None, 6)):
         wanted = GRAPH_BREAKS.read_filter({"suite": suite} if suite else {})
         found = list_reasons(SqliteEngine(reader), GRAPH_BREAKS, wanted).rows
-        assert {graph_break.id: graph_break.break_count for graph_break in found}[seeded[0]] == count
+        assert {graph_break.id: graph_break.break_count for graph_break in found}[format_id(seeded[0])] == count
 
 
 @pytest.mark.parametrize(
@@ -130,9 +133,9 @@ def test_one_break_has_its_runs_history_and_events(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
     for row in list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, limit=5).rows:
-        one = get_reason(SqliteEngine(recorded_reader), GRAPH_BREAKS, row.id)
+        one = get_reason(SqliteEngine(recorded_reader), GRAPH_BREAKS, parse_id(row.id))
         assert one == row
-        runs = list_affected_runs(SqliteEngine(recorded_reader), GRAPH_BREAKS, row.id, limit=500).rows
+        runs = list_affected_runs(SqliteEngine(recorded_reader), GRAPH_BREAKS, parse_id(row.id), limit=500).rows
         assert sum(run.count for run in runs) == row.break_count
         text = recorded_client.get(f"/graph_breaks/{row.id}").text
         assert all(f"/runs/{run.id}" in text for run in runs)
@@ -147,9 +150,9 @@ def test_history_has_a_zero_where_it_did_not_come(
 
 
 def test_a_break_whose_runs_are_gone_is_not_found(client: FlaskClient, seeded: tuple[int, int]) -> None:
-    assert client.get(f"/graph_breaks/{seeded[1]}").status_code == 200
+    assert client.get(f"/graph_breaks/{format_id(seeded[1])}").status_code == 200
     assert client.post("/runs/R1/delete").status_code == 303
-    answer = client.get(f"/graph_breaks/{seeded[1]}")
+    answer = client.get(f"/graph_breaks/{format_id(seeded[1])}")
     assert answer.status_code == 404
     assert "its runs may have been deleted" in answer.text
 
@@ -175,5 +178,5 @@ def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(store: sqlite
     slots = list_slots(SqliteEngine(store), ALL.runs)
     assert [slot.run_count for slot in slots] == [2] * MOST_SLOTS
     cells = get_reason_trends(SqliteEngine(store), GRAPH_BREAKS, ALL).grid
-    assert cells.line(distinct) == [4.0, 2.0] + [0.0] * (MOST_SLOTS - 2)
-    assert cells.kinds[0].trend == cells.line(distinct)
+    assert cells.line(format_id(distinct)) == [4.0, 2.0] + [0.0] * (MOST_SLOTS - 2)
+    assert cells.kinds[0].trend == cells.line(format_id(distinct))

@@ -23,7 +23,7 @@ from compileboard.app.queries.dashboard.incidents import (
     load_findings,
 )
 from compileboard.collectors.store.dashboard.series_changes import WHO_LIMIT, save_comment
-from tests.unit.app.benched import RUNS, bench_suite
+from tests.unit.app.benched import BREAK_ID, RUNS, bench_suite
 from tests.unit.app.hostile import BAD
 from tests.unit.app.series_changes import EVIDENCE, keep, keep_one_of_each, make_finding
 from tests.unit.app.web.fleet.test_overview import _figures
@@ -168,7 +168,7 @@ def test_each_finding_has_a_page_with_its_facts(client: FlaskClient, reader: sql
     links = client.get(f"/findings/{ONE}").text
     assert f"/compare?base={RUNS[0]}&amp;new={RUNS[1]}" in links
     assert "/trends?model=Breaky&amp;metric=speedup&amp;branch=main&amp;suite=bench_models" in links
-    assert 'href="/graph_breaks/1"' in links
+    assert f'href="/graph_breaks/{BREAK_ID}"' in links
     assert client.get("/findings/odd").status_code == 404
     assert "history between these two runs" in text_of(client, "/findings/runs")
 

@@ -16,7 +16,18 @@ from compileboard.app.charts.models import chart_history
 from compileboard.app.charts.repeats import chart_repeats
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.models import list_history
-from tests.unit.app.benched import ACCURACY, COMMAND, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
+from tests.unit.app.benched import (
+    ACCURACY,
+    BREAK_ID,
+    CAUSE_ID,
+    COMMAND,
+    HOSTILE,
+    MLP,
+    RUNS,
+    add_results,
+    bench_suite,
+    measure,
+)
 from tests.unit.app.seed import add_run
 from tests.unit.app.web.test_hostile_text import _Seen
 
@@ -150,8 +161,8 @@ def test_a_model_has_its_history_its_breaks_and_the_command(client: FlaskClient)
     page = text_of(client, f"/models/Breaky?run={RUNS[1]}")
     assert [text for text in ("0.572×", "0.569×", "0.587×", COMMAND.format("Breaky")) if text not in page] == []
     assert "it lies from 0.560× to 0.578×: slower" in page
-    assert "/graph_breaks/1" in page
-    assert "/recompiles/1" in page
+    assert f"/graph_breaks/{BREAK_ID}" in page
+    assert f"/recompiles/{CAUSE_ID}" in page
     charts = ("speedup", "latency", "compile-time", "memory", "breaks", "ops", "graphs", "compression", "repeats")
     assert [chart for chart in charts if f'id="{chart}-chart"' not in page] == []
     assert "pct_ops" in page

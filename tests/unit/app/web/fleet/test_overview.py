@@ -20,6 +20,7 @@ from compileboard.app.charts.base import MAX_CHART_BYTES, Chart
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet import overview
 from compileboard.app.queries.fleet.runs import STATES
+from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.seed import START_US, add_run
 
 HOUR_US = 3_600_000_000
@@ -49,14 +50,13 @@ def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_rea
 
 def test_rankings_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
     top = overview.list_top_breaks(SqliteEngine(recorded_reader), limit=500)
-    counts = dict(
-        recorded_reader.execute("select distinct_id, count(*) from graph_breaks group by distinct_id").fetchall()
-    )
+    rows = recorded_reader.execute("select distinct_id, count(*) from graph_breaks group by distinct_id").fetchall()
+    counts = {format_id(key): n for key, n in rows}
     assert {graph_break.distinct_id: graph_break.break_count for graph_break in top} == counts
     functions = overview.list_top_functions(SqliteEngine(recorded_reader), limit=500)
     rows = recorded_reader.execute("select function_id, count(*) from recompiles group by function_id").fetchall()
     assert {function.function_id: function.recompile_count for function in functions} == {
-        key: n for key, n in rows if key
+        format_id(key): n for key, n in rows if key
     }
     text = html.unescape(recorded_client.get("/").text)
     assert all(function.name in text for function in functions[:8])

@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.reasons import get_reason, get_reason_trends, list_affected_runs, list_reasons
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
+from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from tests.unit.app.seed import START_US, add_function, add_run, insert
 
 ALL = RECOMPILES.read_filter({})
@@ -20,7 +21,7 @@ ALL = RECOMPILES.read_filter({})
 def test_causes_agree_with_their_guard_failures(recorded_reader: sqlite3.Connection) -> None:
     causes = list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
     rows = recorded_reader.execute("select cause_id, sum(position = 0), count(*) from guard_failures group by cause_id")
-    expected = {key: (newest, every) for key, newest, every in rows}
+    expected = {format_id(key): (newest, every) for key, newest, every in rows}
     assert {cause.id: (cause.recompile_count, cause.guard_failure_count) for cause in causes} == expected
 
 
@@ -113,10 +114,10 @@ def test_one_cause_has_its_runs_values_and_suggestion(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
     for row in list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=5).rows:
-        one = get_reason(SqliteEngine(recorded_reader), RECOMPILES, row.id)
+        one = get_reason(SqliteEngine(recorded_reader), RECOMPILES, parse_id(row.id))
         assert one is not None
         assert (one.recompile_count, one.run_count) == (row.recompile_count, row.run_count)
-        runs = list_affected_runs(SqliteEngine(recorded_reader), RECOMPILES, row.id, limit=500).rows
+        runs = list_affected_runs(SqliteEngine(recorded_reader), RECOMPILES, parse_id(row.id), limit=500).rows
         assert sum(run.count for run in runs) == row.recompile_count
         text = html.unescape(recorded_client.get(f"/recompiles/{row.id}").text)
         assert row.suggestion is None or row.suggestion in text

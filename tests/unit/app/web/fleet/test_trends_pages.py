@@ -23,7 +23,7 @@ from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.trends import TrendFilter, list_summaries, list_trend_runs
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from tests.unit.app.analysis.trends.test_trend_lines import make_runs
-from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
+from tests.unit.app.benched import BREAK_ID, FUNCTION_ID, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.web.fleet.test_overview import _figures
 from tests.unit.app.web.test_hostile_text import _Seen
@@ -120,7 +120,8 @@ def test_a_run_without_the_model_is_a_gap(client: FlaskClient, store: sqlite3.Co
 
 @pytest.mark.usefixtures("suite")
 def test_functions_breaks_and_guards_share_the_axis(client: FlaskClient) -> None:
-    page = client.get("/trends?function=1&break=1&category=tensor_size&model=Breaky&metric=speedup").text
+    query = f"function={FUNCTION_ID}&break={BREAK_ID}&category=tensor_size&model=Breaky&metric=speedup"
+    page = client.get(f"/trends?{query}").text
     figures = _figures(page)
     assert [figures[f"trend-{n}"]["data"][0]["y"] for n in range(1, 4)] == [[1, 1, 1], [2, 2, 2], [1, 1, 1]]
     assert (
