@@ -12,7 +12,6 @@ from compileboard.app.analysis.comparison.model import EnvironmentDifference
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, choose
 from compileboard.app.analysis.models.series import Point, label_fields
-from compileboard.app.analysis.rows import result_row
 from compileboard.app.api.fleet.comparison import (
     CompareDelta,
     ComparedFunction,
@@ -24,7 +23,6 @@ from compileboard.app.api.fleet.comparison import (
 )
 from compileboard.app.api.fleet.graph_breaks import DistinctBreakDetail
 from compileboard.app.api.fleet.incidents import FindingDetailJson
-from compileboard.app.api.fleet.models import ResultJson
 from compileboard.app.api.fleet.recompiles import CauseDetail
 from compileboard.app.api.fleet.trends import TrendPointJson, TrendSeriesJson, make_trend
 from compileboard.app.charts.base import Chart
@@ -40,7 +38,7 @@ from compileboard.app.queries.dashboard.incidents import SeriesChange
 from compileboard.app.queries.fleet.reasons import HistoryPoint
 from compileboard.app.screens.fleet.comparison import ComparisonScreen
 from compileboard.app.screens.fleet.incidents import IncidentScreen
-from compileboard.app.screens.fleet.models import ModelScreen
+from compileboard.app.screens.fleet.models import ModelScreen, ResultJson, make_result
 from compileboard.app.screens.fleet.trends import TrendScreen, TrendSeries
 
 
@@ -195,7 +193,7 @@ class BoardModel:
 
 
 def _read_point(point: Point) -> dict[str, Any]:
-    return result_row(point.row)
+    return vars(make_result(point.row))
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from compileboard.app.queries.engine import Row
 from compileboard.app.queries.page import recorded_us
-from compileboard.collectors.store.rollups.results import COLUMNS
+from compileboard.collectors.store.rollups.results import COLUMNS, fill
 from compileboard.collectors.store.rollups.totals import RUN_COUNTS
 
 
@@ -123,7 +123,7 @@ def to_row(row: Row) -> RunRow:
     values = dict(zip(row.keys(), row))  # dict(row) looks each of 45 names up by comparing it with the others
     values["pinned"] = bool(values["pinned"])
     values["git_dirty"] = None if values["git_dirty"] is None else bool(values["git_dirty"])
-    run = RunRow(**values)
+    run = fill(RunRow, values)
     if run.is_observed:
         return run
     return replace(run, compile_us=run.compile_us or None, recompile_us=run.recompile_us or None)

@@ -8,15 +8,15 @@ from typing import Any
 
 import orjson
 
-from compileboard.app.analysis.rows import run_detail_row
-from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.format import format_iso_time
 from compileboard.app.json_text import dump_json
+from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.reports.redaction import clean_row
 from compileboard.app.reports.run.tables import TABLES, read_rows
 from compileboard.app.resources import __version__
 from compileboard.app.schema import get_plain
+from compileboard.app.screens.fleet.runs import describe_facts
 from compileboard.app.screens.run.ranks import build_ranks, report_ranks
 
 SCHEMA = "compileboard.report"
@@ -47,8 +47,7 @@ def write_json(
 def _write(
     connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int, stale_after_s: int
 ) -> Iterator[bytes]:
-    state = describe_state(detail.run, written_us, stale_after_s)
-    run = run_detail_row(detail) | {"shown_state": state.word}
+    run = get_plain(describe_facts(detail, RecorderClock(written_us, stale_after_s)))
     head = {
         "schema": SCHEMA,
         "version": VERSION,

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.api.answers import NoBody, PageQuery, find_run, operation
-from compileboard.app.api.run.run import RunJson, list_run_rows
 from compileboard.app.db import get_clock, get_engine, get_reader, restore_deleted_run
 from compileboard.app.queries.dashboard import activity
 from compileboard.app.queries.dashboard.activity import AuditRow, DeletedRun
 from compileboard.app.queries.page import Page
-from compileboard.app.screens.fleet.runs import describe_runs
+from compileboard.app.screens.fleet.runs import RunJson, describe_runs
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ def list_deleted_runs(page: PageQuery) -> Page[DeletedRun]:
 def restore(run_id: str) -> RunJson:
     """Put a deleted run back, with all that belongs to it."""
     restore_deleted_run(run_id)
-    return list_run_rows(describe_runs(get_engine(), [find_run(run_id).run], get_clock()))[0]
+    return describe_runs(get_engine(), [find_run(run_id).run], get_clock())[0].row
 
 
 @operation("/audit")

@@ -9,7 +9,6 @@ from compileboard.app.analysis.comparison.differences import WORDS
 from compileboard.app.analysis.comparison.model import ChangedSetting, ComparedRun, EnvironmentDifference
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.api.answers import operation, refuse
-from compileboard.app.api.fleet.models import SeriesFields
 from compileboard.app.db import get_engine, get_reader
 from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
 from compileboard.app.queries.fleet.comparison import FunctionCost
@@ -17,6 +16,7 @@ from compileboard.app.queries.parameters import Parameter, SuiteName
 from compileboard.app.queries.sides import FORMS
 from compileboard.app.schema import one_of
 from compileboard.app.screens.fleet.comparison import build_default_comparison
+from compileboard.app.screens.fleet.models import SeriesFields
 from compileboard.collectors.contract.verdicts import LABELS, METHODS
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.api.answers import operation
-from compileboard.app.api.run.run import RunJson, list_run_rows
 from compileboard.app.db import get_clock, get_engine, get_settings
 from compileboard.app.queries.fleet.overview import DatabaseTotals, RunPoint, RunSeries, TopBreak, TopFunction
 from compileboard.app.screens.fleet.overview import build_observed_runs
+from compileboard.app.screens.fleet.runs import RunJson
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def get_overview(scope: OverviewScope) -> Overview:
         totals=observed.totals,
         series=list(observed.series),
         trend=list(observed.points),
-        newest_runs=list_run_rows(observed.newest),
+        newest_runs=[listed.row for listed in observed.newest],
         graph_breaks=list(observed.graph_breaks),
         functions=list(observed.functions),
     )

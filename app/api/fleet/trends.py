@@ -7,7 +7,6 @@ from typing import Annotated
 
 from compileboard.app.analysis.trends.lines import AXES, CHOICES, ENVIRONMENT
 from compileboard.app.api.answers import find_run, operation, refuse
-from compileboard.app.api.fleet.models import SetFields
 from compileboard.app.db import get_clock, get_engine
 from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.models import STATUSES
@@ -15,6 +14,7 @@ from compileboard.app.queries.fleet.trends import StoredSummary, TrendFilter, Tr
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.schema import Keywords, one_of
+from compileboard.app.screens.fleet.models import SetFields
 from compileboard.app.screens.fleet.summary import summarize_runs
 from compileboard.app.screens.fleet.trends import TrendScreen, TrendSeries, UnknownCountedError, build_trend
 from compileboard.collectors.contract.categories import BY_NAME

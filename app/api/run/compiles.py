@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from compileboard.app.analysis.rows import compilation_row
 from compileboard.app.api.answers import PageQuery, operation
 from compileboard.app.db import get_reader
 from compileboard.app.queries import fields
@@ -25,6 +24,7 @@ from compileboard.app.queries.run.graph_breaks import GraphBreakRow, RunDistinct
 from compileboard.app.queries.run.recompiles import Chain, LimitHit, RecompileRow, RunCause
 from compileboard.app.queries.run.run import NoteRow, ProcessRow, RunDetail
 from compileboard.app.schema import Keywords, describe_type, one_of
+from compileboard.app.screens.run.compiles import make_compilation
 from compileboard.collectors.contract.fields import FIELDS
 
 _UNITS = {
@@ -135,7 +135,7 @@ def list_compiles(detail: RunDetail, wanted: CompileFilter, order: CompileSort, 
 def list_compilations(detail: RunDetail, page: PageQuery) -> Page[CompilationRow]:
     """List a run's CompilationMetrics records by start, each with every metric under torch's own name."""
     found = compiles.list_compilations(get_reader(), detail.run.id, page.cursor, page.limit)
-    return Page(tuple(compilation_row(record) for record in found.rows), found.next)
+    return Page(tuple(make_compilation(record) for record in found.rows), found.next)
 
 
 @operation(f"{_RUN}/graph_breaks")

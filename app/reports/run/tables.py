@@ -7,12 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from compileboard.app.analysis import rows
 from compileboard.app.analysis.models.table import cut_page
-from compileboard.app.analysis.rows import (
-    plain_row,
-    result_row,
-)
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import (
     artifacts,
@@ -25,14 +20,16 @@ from compileboard.app.queries.run import (
     timeline,
     trace_files,
 )
-from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured
+from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured, list_results
 from compileboard.app.reports.redaction import clean_row
 from compileboard.app.schema import get_plain
+from compileboard.app.screens.fleet.models import make_result
 from compileboard.app.screens.run.aot import list_graph_reports
 from compileboard.app.screens.run.artifacts import explain_artifact
+from compileboard.app.screens.run.compiles import make_compilation
 from compileboard.app.screens.run.shapes import list_shapes
 from compileboard.app.screens.run.stacks import list_stack_frames
-from compileboard.collectors.store.rollups.results import ExperimentResult, merge_results
+from compileboard.collectors.store.rollups.results import ExperimentResult
 
 Row = dict[str, Any]
 List = Callable[..., Page[Any]]
@@ -47,7 +44,7 @@ class ReportTable(NamedTuple):
 
 
 def _list_results(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
-    return Page(tuple(merge_results(list_measured(connection, run_id))), None)
+    return Page(tuple(make_result(row) for row in list_results(connection, run_id)), None)
 
 
 def _list_measurements(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
@@ -57,12 +54,12 @@ def _list_measurements(connection: sqlite3.Connection, run_id: str, cursor: str 
 
 def _measurement_row(found: tuple[ExperimentResult, ResultParts | None]) -> Row:
     result, parts = found
-    return plain_row(result) | (plain_row(parts) if parts else {})
+    return vars(result) | (vars(parts) if parts else {})
 
 
 # A model and metric set a row; and what each experiment said, with its repeats, other numbers and traceback.
 BENCH_TABLES = (
-    ReportTable("results", _list_results, result_row),
+    ReportTable("results", _list_results, get_plain),
     ReportTable("measurements", _list_measurements, _measurement_row),
 )
 
@@ -94,7 +91,7 @@ EXPLORED_TABLES = (
     ReportTable("guards", _list_guards, get_plain),
     ReportTable("symbols", list_shapes, get_plain),
     ReportTable("aot", list_graph_reports, get_plain),
-    ReportTable("rejects", _list_rejects, plain_row),
+    ReportTable("rejects", _list_rejects, lambda row: dict(vars(row))),
 )
 
 
@@ -118,16 +115,16 @@ TABLES: tuple[ReportTable, ...] = (
     ReportTable("processes", partial(_list_all, run.list_processes), get_plain),
     ReportTable("changed_configuration", _list_changed, dict),
     ReportTable("compiles", compiles.list_compiles, get_plain),
-    ReportTable("compilations", compiles.list_compilations, rows.compilation_row),
+    ReportTable("compilations", compiles.list_compilations, make_compilation),
     ReportTable("distinct_graph_breaks", graph_breaks.list_distinct_breaks, get_plain),
     ReportTable("graph_breaks", graph_breaks.list_graph_breaks, get_plain),
     ReportTable("recompile_causes", recompiles.list_causes, get_plain),
     ReportTable("recompiles", recompiles.list_recompiles, get_plain),
-    ReportTable("recompile_limit_hits", recompiles.list_limit_hits, rows.plain_row),
-    ReportTable("failures", failures.list_failures, rows.plain_row),
-    ReportTable("cache_lookups", failures.list_cache_lookups, rows.plain_row),
-    ReportTable("caches", _list_caches, rows.plain_row),
-    ReportTable("cudagraph_skips", failures.list_cudagraph_skips, rows.plain_row),
+    ReportTable("recompile_limit_hits", recompiles.list_limit_hits, get_plain),
+    ReportTable("failures", failures.list_failures, get_plain),
+    ReportTable("cache_lookups", failures.list_cache_lookups, get_plain),
+    ReportTable("caches", _list_caches, get_plain),
+    ReportTable("cudagraph_skips", failures.list_cudagraph_skips, get_plain),
     *BENCH_TABLES,
     *EXPLORED_TABLES,
 )

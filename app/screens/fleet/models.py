@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.analysis.models.series import ModelSeries, Point, choose_series, split_series
 from compileboard.app.analysis.models.table import (
@@ -23,6 +23,7 @@ from compileboard.app.analysis.models.table import (
 )
 from compileboard.app.queries.dashboard.incidents import SeriesChange, list_series_findings
 from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.models import (
     STATUSES,
     HistoryRun,
@@ -39,8 +40,81 @@ from compileboard.app.queries.run.models import (
     list_task_breaks,
     list_task_causes,
 )
-from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow
+from compileboard.app.schema import one_of
+from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, fill
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS, HUD, SUMMARIZE_PERF, SuiteSummary, summarize
+
+
+@dataclass(frozen=True)
+class SetFields:
+    """What models were measured as."""
+
+    suite: Annotated[str, "The suite that the model is of."]
+    mode: Annotated[str | None, "`inference` or `training`."]
+    dtype: Annotated[str | None, "`float32`, `float16`, `bfloat16` or `amp`."]
+    device: Annotated[str | None, "`cpu` or `cuda`."]
+    hardware: Annotated[str | None, "The GPU's model, or the processor's."]
+    backend: Annotated[str | None, "The backend with its config label: `inductor`."]
+    dynamic: Annotated[bool, "Whether shapes are dynamic."]
+    world_size: Annotated[int, "Ranks that it ran on."]
+
+
+@dataclass(frozen=True)
+class SeriesFields(SetFields):
+    """What a model was measured as."""
+
+    batch_size: Annotated[int | None, "Batch size."]
+
+
+@dataclass(frozen=True)
+class ResultJson(SeriesFields):
+    """What was measured of one model in one run. null is what was not measured, and never 0."""
+
+    model: Annotated[str, "The model's name."]
+    gpu: Annotated[str | None, "The GPU's model; null for what no GPU made."]
+    status: Annotated[str, one_of(STATUSES), "What became of it."]
+    reason: Annotated[
+        str | None, "Of a failure upstream's word for it (`OOM`, `timeout`); of `skipped` and `not_run` why."
+    ]
+    accuracy: Annotated[str | None, "Upstream's verdict: `pass`, `fail_accuracy`, …"]
+    speedup: Annotated[float | None, "Median eager latency ÷ median compiled latency, over interleaved repeats."]
+    speedup_low: Annotated[float | None, "Where its 95 % interval begins."]
+    speedup_high: Annotated[
+        float | None, "Where its 95 % interval ends; an interval that spans 1 is no clear difference."
+    ]
+    abs_latency_ms: Annotated[float | None, "Median latency compiled. Milliseconds."]
+    eager_latency_ms: Annotated[float | None, "Median latency in eager mode. Milliseconds."]
+    compilation_latency_s: Annotated[
+        float | None, "Compile time with cold caches, of the performance experiment. Seconds."
+    ]
+    warm_compilation_latency_s: Annotated[float | None, "Compile time with warm caches. Seconds."]
+    compression_ratio: Annotated[float | None, "Peak memory in eager mode ÷ compiled."]
+    eager_peak_mem_gb: Annotated[float | None, "Peak memory in eager mode. GB of 10^9 bytes."]
+    dynamo_peak_mem_gb: Annotated[float | None, "Peak memory compiled. GB of 10^9 bytes."]
+    cache_lookup_latency_us: Annotated[float | None, "dynamo's look-up of the compiled code, a call. Microseconds."]
+    calls_captured: Annotated[Count | None, "Operations in the captured graphs."]
+    unique_graphs: Annotated[Count | None, "Graphs."]
+    graph_breaks: Annotated[Count | None, "Graph breaks as torch's counters have them."]
+    unique_graph_breaks: Annotated[Count | None, "Distinct reasons among them."]
+    recompiles: Annotated[Count | None, "Recompiles."]
+    fallbacks_to_eager: Annotated[Count | None, "Frames that were left to run eagerly."]
+    autograd_captures: Annotated[Count | None, "Graphs that compiled autograd captured."]
+    autograd_compiles: Annotated[Count | None, "Graphs that compiled autograd compiled."]
+    cudagraph_skips: Annotated[Count | None, "CUDA graphs that inductor could not use."]
+    message: Annotated[str | None, "The exception's own line."]
+    command: Annotated[str | None, "The command that makes it again."]
+    experiments: Annotated[list[str], "The experiments that it is made of, the leading one first."]
+    tasks: Annotated[list[str], "The benchmark's tasks: `task` of the processes that worked on it."]
+    time_us: Annotated[TimeUs, "When it was measured."]
+    run_id: Annotated[str, "The run that it is of."]
+    id: Annotated[int, "Number of the leading experiment's result in this database."]
+
+
+def make_result(row: ResultRow) -> ResultJson:
+    """Return one result as API, JSON, CSV and Parquet have it."""
+    values = vars(row) | {"gpu": row.gpu, "experiments": list(row.experiments), "tasks": list(row.tasks)}
+    del values["judge"]
+    return fill(ResultJson, values)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from compileboard.app.queries.run.graph_breaks import GraphBreakRow
 from compileboard.app.queries.run.recompiles import RecompileRow
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.screens.run.run import CHARTED
+from compileboard.collectors.contract.fields import FIELDS
 
 
 @dataclass(frozen=True)
@@ -139,3 +140,15 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
         stack=trace_files.list_stack(compiles.get_start(reader, row, records)),
         stretch_us=stretch if stretch is not None and stretch[0] < stretch[1] else None,
     )
+
+
+def make_compilation(record: Compilation) -> dict[str, Any]:
+    """Return one CompilationMetrics record, every metric under torch's own name at the top level.
+
+    Where a name of ours is one of torch's too, torch's value stands if it has one. Every field that is known is there:
+    hooks send what has a value alone.
+    """
+    row = dict(vars(record))
+    metrics: Mapping[str, Any] = row.pop("metrics")
+    recorded = {name: value for name, value in metrics.items() if value is not None or name not in row}
+    return row | {name: None for name in FIELDS if name not in row} | recorded
