@@ -13,7 +13,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -33,6 +32,13 @@ from benchmarks.common import (
 
 CAPTURES = ROOT / "tests" / "data" / "captures"
 PAGES = ("/", "/runs", "/graph_breaks", "/recompiles", "/models", "/trends", "/findings", "/api/v1/runs")
+MAKE_APP = """
+try:
+    from compileboard.app import create_app
+except ImportError:  # before the package had its name
+    from app import create_app
+create_app()
+"""
 RUN_PAGES = ("/runs/{run}", "/runs/{run}/report.html", "/api/v1/runs/{run}/compiles")
 
 
@@ -62,27 +68,39 @@ def cpu_of(checkout: Path, folder: Path, *arguments: str) -> Callable[[], float]
 
 
 @contextmanager
-def serving(checkout: Path, folder: Path, database: Path) -> Iterator[str]:
-    """Serve a copy of a database; its address."""
+def serving(checkout: Path, folder: Path, database: Path) -> Iterator[tuple[str, int]]:
+    """Serve a copy of a database; its address and its process."""
     folder.mkdir()
     copy = shutil.copy(database, folder / "served.db")
     process = start(checkout, folder, ("-m", "app", "serve", "--db", str(copy), "--port", "0"))
     assert process.stdout is not None
     try:
-        yield next(match[0] for line in process.stdout if (match := re.search(r"http://[\d.:]+", line)))
+        address = next(match[0] for line in process.stdout if (match := re.search(r"http://[\d.:]+", line)))
+        yield address, process.pid
     finally:
         process.terminate()
         process.communicate()
 
 
-def answer_of(address: str) -> Callable[[], float]:
-    """Return a function that asks for a page and returns the seconds it took."""
+def read_cpu_s(pid: int) -> dict[int, float]:
+    """Return the CPU seconds of a process and of those that it started: a busy machine does not disturb them."""
+    pids, seconds = [pid], {}
+    for process in pids:  # grows while it is read
+        threads = list(Path(f"/proc/{process}/task").iterdir())
+        seconds[process] = sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+        pids += [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+    return seconds
+
+
+def answer_of(address: str, pid: int) -> Callable[[], float]:
+    """Return a function that asks for a page and returns the CPU seconds of the process that answered."""
 
     def ask() -> float:
-        begin = time.perf_counter()
+        before = read_cpu_s(pid)
         with urllib.request.urlopen(address, timeout=60) as answer:
             answer.read()
-        return time.perf_counter() - begin
+        after = read_cpu_s(pid)
+        return max(after[process] - before[process] for process in after.keys() & before.keys())
 
     return ask
 
@@ -105,18 +123,19 @@ def main() -> None:
         "collectors import tests/data/captures, CPU": ("-m", "collectors", "import", str(CAPTURES), "--db", "new.db"),
         "collectors run -- true, CPU": ("-m", "collectors", "run", "--quiet", "--db", "new.db", "--", "true"),
         "app --version, CPU": ("-m", "app", "--version"),
+        "create_app, CPU": ("-c", MAKE_APP),
     }
     with scratch_folder() as folder, ExitStack() as stack:
         rows = [
             make_row(what, interleave(asked.pairs, *(cpu_of(checkout, folder, *words) for checkout in checkouts)))
             for what, words in commands.items()
         ]
-        addresses = [
+        servers = [
             stack.enter_context(serving(checkout, folder / f"server-{number}", asked.database))
             for number, checkout in enumerate(checkouts)
         ]
         for page in (*PAGES, *(page.format(run=run) for page in RUN_PAGES)):
-            asks = [answer_of(address + page) for address in addresses]
+            asks = [answer_of(address + page, pid) for address, pid in servers]
             interleave(2, *asks)  # the first answers fill caches
             rows.append(make_row(page.replace(run, "ID"), interleave(asked.pairs, *asks)))
         print_table("Ours beside another checkout, medians of pairs", rows)

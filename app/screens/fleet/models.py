@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 from compileboard.app.analysis.models.series import ModelSeries, Point, choose_series, split_series
@@ -137,8 +138,17 @@ class ResultsScreen:
     sets: Sequence[SummedSet]
     summaries: Sequence[SuiteSummary]
     status_counts: Sequence[tuple[str, int]]
-    answers: Answers
-    verdicts: Verdicts
+    summed: Sequence[ResultRow]
+
+    @cached_property
+    def answers(self) -> Answers:
+        """Return what the accuracy checks of the first set came to."""
+        return count_answers(self.summed)
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """Return how many models of the first set are faster or slower."""
+        return count_verdicts(self.summed)
 
     @property
     def same_labels(self) -> list[str]:
@@ -237,8 +247,7 @@ def sum_up_results(results: Sequence[ResultRow], listed: ResultList) -> ResultsS
         sets=sets,
         summaries=[summarize(summed, definition) for definition in DEFINITIONS.values()],
         status_counts=[(status, sum(result.status == status for result in results)) for status in STATUSES],
-        answers=count_answers(summed),
-        verdicts=count_verdicts(summed),
+        summed=summed,
     )
 
 
