@@ -18,31 +18,31 @@ class BaselineChange:
     detail: str = ""
 
 
-def merge(kept: Side, run: Side, models: Iterable[str]) -> Side:
+def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
     """Put a run's rows, breaks and causes of the given models in place of those kept; of all where none is given.
 
     Raises: CannotCompare if neither side has one of the models.
     """
     names = set(models)
     if not names:
-        return replace(run, title=kept.title)
-    known = {row.name for row in (*kept.rows, *run.rows)}
+        return replace(run, title=saved.title)
+    known = {row.name for row in (*saved.rows, *run.rows)}
     for name in sorted(names - known):
-        raise CannotCompare(f"--model {name[:80]!r} is neither in {kept.title} nor in {run.title}")
-    rows = [row for row in kept.rows if row.name not in names] + [row for row in run.rows if row.name in names]
+        raise CannotCompare(f"--model {name[:80]!r} is neither in {saved.title} nor in {run.title}")
+    rows = [row for row in saved.rows if row.name not in names] + [row for row in run.rows if row.name in names]
     return replace(
-        kept,
+        saved,
         rows=tuple(sorted(rows, key=lambda row: (row.name, row.key))),
-        breaks=_merge_breaks(kept, run, "breaks", names),
-        causes=_merge_breaks(kept, run, "causes", names),
+        breaks=_merge_breaks(saved, run, "breaks", names),
+        causes=_merge_breaks(saved, run, "causes", names),
     )
 
 
-def _merge_breaks(kept: Side, run: Side, field: str, names: set[str]) -> tuple[RuleDistinct, ...] | None:
-    old, new = getattr(kept, field), getattr(run, field)
+def _merge_breaks(saved: Side, run: Side, field: str, names: set[str]) -> tuple[RuleDistinct, ...] | None:
+    old, new = getattr(saved, field), getattr(run, field)
     if old is None and new is None:
         return None
-    left = {row.key for row in kept.rows if row.name in names}
+    left = {row.key for row in saved.rows if row.name in names}
     came = {row.key for row in run.rows if row.name in names}
     return (
         *(entry for entry in old or () if entry.model not in left),
@@ -61,16 +61,16 @@ def list_changes(before: Side, after: Side) -> list[BaselineChange]:
         elif row.cells != other.cells:
             changes.append(BaselineChange(key, "changed", _differ(row, other)))
     for field, what in (("breaks", "distinct graph break"), ("causes", "cause of recompiles")):
-        gone = {(item.model, item.fingerprint): item for item in getattr(before, field) or ()}
+        removed = {(item.model, item.fingerprint): item for item in getattr(before, field) or ()}
         came = {(item.model, item.fingerprint): item for item in getattr(after, field) or ()}
         changes += [
             BaselineChange(came[key].model or "the run", "added", f"{what}: {came[key].reason}")
             for key in came
-            if key not in gone
+            if key not in removed
         ]
         changes += [
-            BaselineChange(gone[key].model or "the run", "removed", f"{what}: {gone[key].reason}")
-            for key in gone
+            BaselineChange(removed[key].model or "the run", "removed", f"{what}: {removed[key].reason}")
+            for key in removed
             if key not in came
         ]
     return changes

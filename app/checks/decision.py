@@ -30,8 +30,8 @@ class RuleReport:
     @property
     def counts(self) -> dict[str, int]:
         """Return how often each word came, in the order of the rule's words."""
-        found = Counter(verdict.word for verdict in self.verdicts)
-        return {word: found[word] for word in self.rule.words if found[word]}
+        counts = Counter(verdict.word for verdict in self.verdicts)
+        return {word: counts[word] for word in self.rule.words if counts[word]}
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ def compare(
 
     Raises: CannotCompare if that would mean nothing, or there is no such rule.
     """
-    wanted = list(names) or [DEFAULT]
+    rule_names = list(names) or [DEFAULT]
     try:
-        rules = find_rules(wanted)
+        rules = find_rules(rule_names)
     except ValueError as error:
         raise CannotCompare(str(error)) from None
     if expected is None:
@@ -113,7 +113,7 @@ def compare(
     options = replace(options, flaky=options.flaky | frozenset(named))
     if expected is not None:
         _need_common(actual, other, rules)
-    reports = [_decide(rule, actual, other, options, wanted) for rule in rules]
+    reports = [_decide(rule, actual, other, options, rule_names) for rule in rules]
     if all(report.lacks for report in reports):
         raise CannotCompare("nothing can be compared: " + "; ".join(dict.fromkeys(report.lacks for report in reports)))
     warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
@@ -123,9 +123,9 @@ def compare(
     return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement, counts)
 
 
-def _decide(rule: Rule, actual: Side, expected: Side, options: RuleOptions, wanted: list[str]) -> RuleReport:
+def _decide(rule: Rule, actual: Side, expected: Side, options: RuleOptions, rule_names: list[str]) -> RuleReport:
     lacks = rule.applies(actual, expected, options)
-    if lacks and rule.name in wanted:
+    if lacks and rule.name in rule_names:
         raise CannotCompare(f"rule {rule.name} cannot be decided: {lacks}")
     if lacks:
         is_due = rule.needs_baseline and not rule.applies(expected, expected, options)
@@ -138,9 +138,9 @@ def _narrow(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:
     if not rule.columns:
         return actual, expected
     sides = (actual, expected)
-    said = {row.name for side in sides for row in side.rows if any(name in row.cells for name in rule.columns)}
-    kept = [tuple(row for row in side.rows if row.name in said or not row.series) for side in sides]
-    return replace(actual, rows=kept[0]), replace(expected, rows=kept[1])
+    names = {row.name for side in sides for row in side.rows if any(name in row.cells for name in rule.columns)}
+    chosen = [tuple(row for row in side.rows if row.name in names or not row.series) for side in sides]
+    return replace(actual, rows=chosen[0]), replace(expected, rows=chosen[1])
 
 
 def _need_common(actual: Side, expected: Side, rules: list[Rule]) -> None:
@@ -174,10 +174,10 @@ def _check_environment(actual: Side, expected: Side, reports: list[RuleReport], 
     ]
     if not differing:
         return unknown
-    said = f"the surroundings differ: {'; '.join(differing)}"
+    difference = f"the surroundings differ: {'; '.join(differing)}"
     if measuring and not is_allowed:
         raise CannotCompare(
-            f"{said}. {', '.join(measuring)} would compare machines, not code",
+            f"{difference}. {', '.join(measuring)} would compare machines, not code",
             flags="give --allow-environment-change, or name other rules with --rule",
         )
-    return [*unknown, f"{said} ({', '.join(measuring)} compare across that)" if measuring else said]
+    return [*unknown, f"{difference} ({', '.join(measuring)} compare across that)" if measuring else difference]

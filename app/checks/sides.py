@@ -84,14 +84,16 @@ def load_findings(
     detection = get_detection(reader)
     if detection is None or detection.finished_us < (run.ended_us or run.started_us):
         return None
-    found: list[OpenIncident] = []
+    incidents: list[OpenIncident] = []
     for suite in sorted({str(row.series.get("suite") or "") for row in rows}):
-        wanted = IncidentFilter(state=NOT_WITHDRAWN, handling="open", direction="worse", recovered=False, suite=suite)
-        for row in list_findings(reader, wanted, limit=MOST).rows:
+        selection = IncidentFilter(
+            state=NOT_WITHDRAWN, handling="open", direction="worse", recovered=False, suite=suite
+        )
+        for row in list_findings(reader, selection, limit=MOST).rows:
             keys = _find_keys(row, run, rows)
             if keys:
-                found.append(OpenIncident(keys, row))
-    return tuple(found)
+                incidents.append(OpenIncident(keys, row))
+    return tuple(incidents)
 
 
 def _find_keys(change: SeriesChange, run: RunRow, rows: Iterable[RuleInput]) -> tuple[str, ...]:
@@ -167,16 +169,16 @@ def _make_row(
     counts: Mapping[int, Mapping[str, float]],
     expected: Mapping[int, Mapping[str, Any]],
 ) -> RuleInput:
-    said = tuple(parts)
+    results = tuple(parts)
     series = {name: getattr(merged, name) for name in (*FIELDS, *TIE_BREAKERS)}
     key = name_configuration(merged.model, series)
-    if all(result.experiment.startswith(_EXPECTED) for result in said):  # as `read_table` reads the file itself
+    if all(result.experiment.startswith(_EXPECTED) for result in results):  # as `read_table` reads the file itself
         return RuleInput(
-            merged.model, {name: value for part in said for name, value in expected[part.id].items()}, series, key
+            merged.model, {name: value for part in results for name, value in expected[part.id].items()}, series, key
         )
-    judge = next((result for result in said if result.experiment == _JUDGE), None)
+    judge = next((result for result in results if result.experiment == _JUDGE), None)
     # Of the leading experiment alone: a wrong answer is the accuracy gate's to tell.
-    cells: dict[str, Any] = {"status": said[0].status, "reason": said[0].reason}
+    cells: dict[str, Any] = {"status": results[0].status, "reason": results[0].reason}
     cells |= {STORED[name].upstream: getattr(merged, name) for name in _NUMBERS}
     for name in _COUNTS:
         of_judge = None if judge is None else getattr(judge, name)
@@ -184,15 +186,15 @@ def _make_row(
     cells["accuracy"] = read_accuracy(merged)
     if judge is None:
         cells["ran"] = "pass" if merged.status == "measured" else merged.reason or merged.status
-    for part in said:
+    for part in results:
         cells |= {} if part.experiment.startswith(_EXPECTED) else counts.get(part.id, {})
     return RuleInput(merged.model, {name: cell for name, cell in cells.items() if cell is not None}, series, key)
 
 
-def _by_model(found: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[RuleDistinct, ...]:
+def _by_model(items: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[RuleDistinct, ...]:
     """Sum up what several tasks of one model had, and name the model."""
     merged: dict[tuple[str | None, str], RuleDistinct] = {}
-    for task_distinct in found:
+    for task_distinct in items:
         model = tasks.get(task_distinct.task or "")
         known = merged.get((model, task_distinct.fingerprint))
         count = task_distinct.count + (known.count if known else 0)
@@ -209,48 +211,48 @@ def _by_model(found: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[
     return tuple(merged.values())
 
 
-def choose(side: Side, wanted: Mapping[str, Any], models: Iterable[str]) -> Side:
+def choose(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Side:
     """Keep the rows that have this in their series, and these models; a bare CSV has no series to ask.
 
     Raises: CannotCompare if `wanted` leaves none of the side's rows.
     """
     names = set(models)
-    rows = [row for row in side.rows if not row.series or all(_has(row, *item) for item in wanted.items())]
+    rows = [row for row in side.rows if not row.series or all(_has(row, *item) for item in choices.items())]
     if side.rows and not rows:
-        asked = ", ".join(f"{name_field(field)} {_write(value)}" for field, value in wanted.items())
-        there = "; ".join(f"{name_field(field)} {_list_values(side, field)}" for field in wanted)
+        asked = ", ".join(f"{name_field(field)} {_write(value)}" for field, value in choices.items())
+        there = "; ".join(f"{name_field(field)} {_list_values(side, field)}" for field in choices)
         raise CannotCompare(
             f"{asked} leaves none of {side.title}'s {format_plural(len(side.rows), 'result')}; they have {there}"
         )
-    kept = tuple(row for row in rows if not names or row.name in names)
-    if len(kept) == len(side.rows):
+    chosen = tuple(row for row in rows if not names or row.name in names)
+    if len(chosen) == len(side.rows):
         return side
     others = {name: value for name, value in side.environment.items() if name != "hardware"}
-    keys = {row.key for row in kept}
+    keys = {row.key for row in chosen}
     results = tuple(result for row, result in zip(side.rows, side.results) if row.key in keys)
-    return replace(side, rows=kept, results=results, environment=_name_hardware(kept) | others)
+    return replace(side, rows=chosen, results=results, environment=_name_hardware(chosen) | others)
 
 
 def choose_both(
-    actual: Side, expected: Side | None, wanted: Mapping[str, Any], models: Iterable[str]
+    actual: Side, expected: Side | None, choices: Mapping[str, Any], models: Iterable[str]
 ) -> tuple[Side, Side | None, list[str]]:
     """Choose of both sides; return with them what has to be said of the choice.
 
     Raises: CannotCompare if it leaves nothing, or a model is on neither side.
     """
     names = list(models)
-    sides = [choose(side, wanted, ()) for side in (actual, expected) if side is not None]
+    sides = [choose(side, choices, ()) for side in (actual, expected) if side is not None]
     known = set[str]().union(*(side.names() for side in sides))
     for name in names:
         if name not in known:
             titles = " nor ".join(dict.fromkeys(side.title for side in sides))
             some = ", ".join(sorted(known)[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
             raise CannotCompare(f"there is no model {name[:80]!r} in {titles}; there are {some or 'none'}")
-    fields = ", ".join(map(name_field, wanted))
+    fields = ", ".join(map(name_field, choices))
     notes = [
         f"{side.title} says no {fields}: all of its rows are compared"
         for side in sides
-        if wanted and side.rows and not any(row.series for row in side.rows)
+        if choices and side.rows and not any(row.series for row in side.rows)
     ]
     chosen = [choose(side, {}, names) for side in sides]
     return chosen[0], chosen[1] if expected is not None else None, notes
@@ -262,8 +264,8 @@ def name_field(field: str) -> str:
 
 
 def _has(row: RuleInput, field: str, value: Any) -> bool:
-    found = row.series.get(field)
-    return bool(found) == value if isinstance(value, bool) else str(found) == str(value)
+    own = row.series.get(field)
+    return bool(own) == value if isinstance(value, bool) else str(own) == str(value)
 
 
 def _write(value: Any) -> str:
@@ -271,9 +273,9 @@ def _write(value: Any) -> str:
 
 
 def _list_values(side: Side, field: str) -> str:
-    found = {row.series.get(field) for row in side.rows}
+    values = {row.series.get(field) for row in side.rows}
     words = {
-        _write(bool(value)) if field == "dynamic" else "unknown" if value is None else str(value) for value in found
+        _write(bool(value)) if field == "dynamic" else "unknown" if value is None else str(value) for value in values
     }
     return ", ".join(sorted(words)[:5])
 
@@ -308,5 +310,5 @@ def load_baseline(body: Mapping[str, Any], title: str) -> Side:
     )
 
 
-def _read_distinct(found: list[dict[str, Any]] | None) -> tuple[RuleDistinct, ...] | None:
-    return None if found is None else tuple(RuleDistinct(**fields) for fields in found)
+def _read_distinct(rows: list[dict[str, Any]] | None) -> tuple[RuleDistinct, ...] | None:
+    return None if rows is None else tuple(RuleDistinct(**fields) for fields in rows)

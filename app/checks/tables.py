@@ -48,8 +48,8 @@ _CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
 class CannotCompare(FilterError):
     """Say what is not there to compare, and what to do; `flags` is what the command line can be told besides."""
 
-    def __init__(self, said: str, *, flags: str = "") -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, flags: str = "") -> None:
+        super().__init__(message)
         self.flags = flags
 
 
@@ -102,26 +102,26 @@ def _read_lines(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
 
 def _read_row(columns: list[str], cells: list[str]) -> RuleInput:
     padded = [*cells, *[""] * (len(columns) - len(cells))]
-    said = {column: math.nan if cell in _EMPTY else cell for column, cell in zip(columns, padded)}
-    name = said.pop("name")
-    return RuleInput(name if isinstance(name, str) else "", said)
+    cells_by_column = {column: math.nan if cell in _EMPTY else cell for column, cell in zip(columns, padded)}
+    name = cells_by_column.pop("name")
+    return RuleInput(name if isinstance(name, str) else "", cells_by_column)
 
 
 def _read_counts(path: str, lines: list[tuple[int, list[str]]]) -> Iterator[RuleInput]:
-    found: dict[str, dict[str, object]] = {}
+    counts_by_name: dict[str, dict[str, object]] = {}
     for line, cells in lines:
         try:
             name, metric, count = cells[0].strip(), cells[1].strip(), int(cells[2])
             margin = float(cells[3]) if len(cells) > 3 else None
         except (ValueError, IndexError):
-            said = ",".join(cells)[:80]
-            raise CannotCompare(f"{path}:{line}: {said!r}; expected benchmark,metric,count[,margin]") from None
-        counts = found.setdefault(name, {})
+            line_text = ",".join(cells)[:80]
+            raise CannotCompare(f"{path}:{line}: {line_text!r}; expected benchmark,metric,count[,margin]") from None
+        counts = counts_by_name.setdefault(name, {})
         if metric in counts:
             raise CannotCompare(f"{path}:{line}: {name},{metric} stands there twice; leave one of them")
         counts[metric] = count
         counts[pr_time.metric_margin(metric)] = margin
-    return (RuleInput(name, counts) for name, counts in found.items())
+    return (RuleInput(name, counts) for name, counts in counts_by_name.items())
 
 
 FILE = Path(PACKAGE) / "collectors" / "bench" / "plan" / "model_facts.json"

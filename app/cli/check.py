@@ -220,6 +220,6 @@ def describe_rules() -> Iterator[str]:
     """Yield a line for each rule and one for its verdicts."""
     kinds = {PASS: "", NOTE: "", IMPROVED: " (fails, unless --allow-improvement)"}
     for rule in RULES:
-        yield f"{rule.name}{' (default)' if rule.is_default else ''}: {rule.said} [{rule.source}]"
+        yield f"{rule.name}{' (default)' if rule.is_default else ''}: {rule.about} [{rule.source}]"
         words = [f"{word}{kinds.get(outcome, ' (fails)')}" for word, outcome in rule.words.items()]
         yield f"    {', '.join(words)}"

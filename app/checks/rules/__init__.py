@@ -45,8 +45,8 @@ def find_rules(names: Iterable[str]) -> list[Rule]:
     Raises: ValueError if there is no such rule.
     """
     known = {rule.name: rule for rule in RULES}
-    wanted = list(names) or [DEFAULT]
-    for name in wanted:
+    chosen = list(names) or [DEFAULT]
+    for name in chosen:
         if name not in known and name != DEFAULT:
             raise ValueError(f"there is no rule {name[:80]!r}; the rules are {', '.join([DEFAULT, *known])}")
-    return [rule for rule in RULES if rule.name in wanted or (rule.is_default and DEFAULT in wanted)]
+    return [rule for rule in RULES if rule.name in chosen or (rule.is_default and DEFAULT in chosen)]

@@ -24,28 +24,28 @@ def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdic
     """Compare the verdict of every model of the run; one that is only in the baseline is `vanished`'s."""
     verdicts = []
     for row in actual.rows:
-        found, wanted = actual.get(row.name, "accuracy"), expected.get(row.name, "accuracy")
-        word = _word(row.name, found, wanted, options)
-        detail = "" if word in ("PASS", "XFAIL") else f"accuracy={show(found)}, expected={show(wanted)}"
+        accuracy, expected_accuracy = actual.get(row.name, "accuracy"), expected.get(row.name, "accuracy")
+        word = _word(row.name, accuracy, expected_accuracy, options)
+        detail = "" if word in ("PASS", "XFAIL") else f"accuracy={show(accuracy)}, expected={show(expected_accuracy)}"
         verdicts.append(RULE.make(row.name, word, detail))
     return verdicts
 
 
-def _word(name: str, found: object, wanted: object, options: RuleOptions) -> str:
-    if found is None:
+def _word(name: str, accuracy: object, expected_accuracy: object, options: RuleOptions) -> str:
+    if accuracy is None:
         return "MISSING_ACCURACY"
-    if wanted is None:
+    if expected_accuracy is None:
         return "MISSING_EXPECTED"
-    if found == wanted:
-        return "PASS" if wanted == "pass" else "XFAIL"
+    if accuracy == expected_accuracy:
+        return "PASS" if expected_accuracy == "pass" else "XFAIL"
     if name in options.flaky:
-        return "PASS_BUT_FLAKY" if found == "pass" else "FAIL_BUT_FLAKY"
-    return "IMPROVED" if found == "pass" else "FAIL"
+        return "PASS_BUT_FLAKY" if accuracy == "pass" else "FAIL_BUT_FLAKY"
+    return "IMPROVED" if accuracy == "pass" else "FAIL"
 
 
 RULE = Rule(
     name="accuracy",
-    said="every model's accuracy is the expected one",
+    about="every model's accuracy is the expected one",
     source="check_accuracy.py",
     words={
         "PASS": PASS,
@@ -68,17 +68,17 @@ def check_csv(actual: Side, _expected: Side, _options: RuleOptions) -> list[Rule
     """Look for "pass" in every model's accuracy."""
     verdicts = []
     for row in actual.rows:
-        found = row.cells.get("accuracy")
-        if is_empty(found):
+        accuracy = row.cells.get("accuracy")
+        if is_empty(accuracy):
             verdicts.append(CSV_RULE.make(row.name, "FAIL", "no accuracy was said"))
         else:
-            verdicts.append(CSV_RULE.make(row.name, "PASS" if "pass" in str(found) else "FAIL", str(found)))
+            verdicts.append(CSV_RULE.make(row.name, "PASS" if "pass" in str(accuracy) else "FAIL", str(accuracy)))
     return verdicts
 
 
 CSV_RULE = Rule(
     name="csv",
-    said='every accuracy has "pass" in it; needs no baseline',
+    about='every accuracy has "pass" in it; needs no baseline',
     source="check_csv.py",
     words={"PASS": PASS, "FAIL": FAIL},
     check=check_csv,

@@ -18,7 +18,7 @@ def compare(
     new_word, gone_word = words
     names = sides[0].names()
     models = names & sides[1].names()
-    known, found = _Known(expected, models), _Known(actual, models)
+    known, present = _Known(expected, models), _Known(actual, models)
     verdicts = [
         rule.make(rule_distinct.model or "the run", new_word, describe(rule_distinct))
         for rule_distinct in actual
@@ -29,7 +29,7 @@ def compare(
         is_judged = (
             rule_distinct.model is None or rule_distinct.model in names
         )  # of a model that vanished nothing is resolved
-        if is_judged and rule_distinct not in found:
+        if is_judged and rule_distinct not in present:
             verdicts.append(rule.make(rule_distinct.model or "the run", gone_word, describe(rule_distinct)))
     if known_count or not verdicts:
         verdicts.append(rule.make("the run", "PASS", f"{known_count} known"))
@@ -51,13 +51,13 @@ class _Known:
 
     def __init__(self, side: Sequence[RuleDistinct], models: set[str]) -> None:
         self._models = models if any(rule_distinct.model is not None for rule_distinct in side) else set[str]()
-        self._found: dict[str, set[str | None]] = {}
+        self._by_fingerprint: dict[str, set[str | None]] = {}
         for rule_distinct in side:
-            self._found.setdefault(rule_distinct.fingerprint, set()).add(rule_distinct.model)
+            self._by_fingerprint.setdefault(rule_distinct.fingerprint, set()).add(rule_distinct.model)
 
     def __contains__(self, rule_distinct: RuleDistinct) -> bool:
-        found = self._found.get(rule_distinct.fingerprint, set())
-        return bool(found & {rule_distinct.model, None}) if rule_distinct.model in self._models else bool(found)
+        models = self._by_fingerprint.get(rule_distinct.fingerprint, set())
+        return bool(models & {rule_distinct.model, None}) if rule_distinct.model in self._models else bool(models)
 
 
 def describe(rule_distinct: RuleDistinct) -> str:
@@ -68,10 +68,12 @@ def describe(rule_distinct: RuleDistinct) -> str:
         if rule_distinct.file and rule_distinct.line
         else rule_distinct.file or ""
     )
-    place = " ".join(part for part in (where, f"in {rule_distinct.function}" if rule_distinct.function else "") if part)
+    position = " ".join(
+        part for part in (where, f"in {rule_distinct.function}" if rule_distinct.function else "") if part
+    )
     times = f"{rule_distinct.count} times" if rule_distinct.count != 1 else "once"
     reason = " ".join(rule_distinct.reason.split())
-    return f"{kind}{reason}" + (f" at {place}" if place else "") + f", {times}"
+    return f"{kind}{reason}" + (f" at {position}" if position else "") + f", {times}"
 
 
 def check_breaks(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
@@ -83,7 +85,7 @@ def check_breaks(actual: Side, expected: Side, _options: RuleOptions) -> list[Ru
 
 NEW_BREAKS_RULE = Rule(
     name="new-breaks",
-    said="no distinct graph break that the baseline has not",
+    about="no distinct graph break that the baseline has not",
     source="CompileBoard",
     words={"PASS": PASS, "RESOLVED": NOTE, "NEW_BREAK": FAIL},
     check=check_breaks,
@@ -100,7 +102,7 @@ def check_recompiles(actual: Side, expected: Side, _options: RuleOptions) -> lis
 
 NEW_RECOMPILES_RULE = Rule(
     name="new-recompiles",
-    said="no cause of recompiles that the baseline has not",
+    about="no cause of recompiles that the baseline has not",
     source="CompileBoard",
     words={"PASS": PASS, "RESOLVED": NOTE, "NEW_RECOMPILE": FAIL},
     check=check_recompiles,

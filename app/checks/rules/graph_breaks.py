@@ -63,11 +63,11 @@ def _find_unusable(side: Side, label: str, columns: tuple[str, ...]) -> list[Rul
 
 
 def _check_model(name: str, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
-    status, wanted = _status(actual, name), _status(expected, name)
-    for said, whose in ((status, ""), (wanted, "expected ")):
-        if not isinstance(said, str) or not said.strip():
-            return [RULE.make(name, "INVALID", f"{whose}accuracy={show(said)}, expected a result status")]
-    is_required = _needs_capture(name, str(status), str(wanted))
+    status, expected_status = _status(actual, name), _status(expected, name)
+    for cell, whose in ((status, ""), (expected_status, "expected ")):
+        if not isinstance(cell, str) or not cell.strip():
+            return [RULE.make(name, "INVALID", f"{whose}accuracy={show(cell)}, expected a result status")]
+    is_required = _needs_capture(name, str(status), str(expected_status))
     raw = actual.get(name, "unique_graphs")
     graphs = read_counter(raw)
     if graphs is None and (is_required or not is_empty(raw)):
@@ -75,25 +75,25 @@ def _check_model(name: str, actual: Side, expected: Side, options: RuleOptions) 
     if is_required and graphs == 0 and read_counter(expected.get(name, "calls_captured")) != 0:
         return [RULE.make(name, "INVALID", "unique_graphs=0, expected Dynamo graph capture")]
     has_captured = is_required or bool(graphs)
-    found = [
+    verdicts = [
         rule_verdict
         for metric in METRICS
         if (rule_verdict := _check_metric(name, metric, actual, expected, has_captured, options))
     ]
-    if not has_captured and not any(rule_verdict.word == "INVALID" for rule_verdict in found):
+    if not has_captured and not any(rule_verdict.word == "INVALID" for rule_verdict in verdicts):
         return [RULE.make(name, "EAGER_FAILED", f"accuracy={status}")]
-    return found or [RULE.make(name, "PASS_BUT_FLAKY" if name in options.flaky else "PASS")]
+    return verdicts or [RULE.make(name, "PASS_BUT_FLAKY" if name in options.flaky else "PASS")]
 
 
 def _status(side: Side, name: str) -> object:
-    said = side.get(name, "accuracy")
-    return side.get(name, RAN) if said is None else said
+    status_cell = side.get(name, "accuracy")
+    return side.get(name, RAN) if status_cell is None else status_cell
 
 
-def _needs_capture(name: str, status: str, wanted: str) -> bool:
+def _needs_capture(name: str, status: str, expected_status: str) -> bool:
     if status == "pass" and name in PASS_WITHOUT_CAPTURE:
         return False
-    if status == wanted and status != "pass":  # a known failure may come before anything is captured
+    if status == expected_status and status != "pass":  # a known failure may come before anything is captured
         return False
     return not (status in CAPTURE_OPTIONAL or status.startswith("eager_"))
 
@@ -102,26 +102,26 @@ def _check_metric(
     name: str, metric: str, actual: Side, expected: Side, has_captured: bool, options: RuleOptions
 ) -> RuleVerdict | None:
     """Return what is to say of one counter, None where it is as expected or not compared."""
-    wanted_raw, found_raw = expected.get(name, metric), actual.get(name, metric)
-    if metric != "graph_breaks" and is_empty(wanted_raw):
+    expected_raw, count_raw = expected.get(name, metric), actual.get(name, metric)
+    if metric != "graph_breaks" and is_empty(expected_raw):
         return None
-    wanted, found = read_counter(wanted_raw), read_counter(found_raw)
-    if wanted is None:
-        return RULE.make(name, "INVALID", f"expected {metric}={show(wanted_raw)}, {COUNT}")
-    if found is None:
-        is_excused = not has_captured and is_empty(found_raw)
-        return None if is_excused else RULE.make(name, "INVALID", f"{metric}={show(found_raw)}, {COUNT}")
-    word = _classify(metric, found, wanted) if has_captured else "PASS"
+    expected_count, count = read_counter(expected_raw), read_counter(count_raw)
+    if expected_count is None:
+        return RULE.make(name, "INVALID", f"expected {metric}={show(expected_raw)}, {COUNT}")
+    if count is None:
+        is_excused = not has_captured and is_empty(count_raw)
+        return None if is_excused else RULE.make(name, "INVALID", f"{metric}={show(count_raw)}, {COUNT}")
+    word = _classify(metric, count, expected_count) if has_captured else "PASS"
     if word == "PASS":
         return None
     word = f"{word}_BUT_FLAKY" if name in options.flaky else word
-    return RULE.make(name, word, f"{metric}={found}, expected={wanted}")
+    return RULE.make(name, word, f"{metric}={count}, expected={expected_count}")
 
 
-def _classify(metric: str, found: int, wanted: int) -> str:
+def _classify(metric: str, count: int, expected_count: int) -> str:
     if metric == "calls_captured":  # counts many things: only a collapse says something
-        return "FAIL" if found < wanted * (1 - COVERAGE_DROP_TOLERANCE) else "PASS"
-    return "PASS" if found == wanted else "FAIL" if found > wanted else "IMPROVED"
+        return "FAIL" if count < expected_count * (1 - COVERAGE_DROP_TOLERANCE) else "PASS"
+    return "PASS" if count == expected_count else "FAIL" if count > expected_count else "IMPROVED"
 
 
 WORDS = {  # of every version of upstream's checker
@@ -137,7 +137,7 @@ WORDS = {  # of every version of upstream's checker
 }
 RULE = Rule(
     name="graph-breaks",
-    said="no more graph breaks or fallbacks to eager, no collapse of the calls captured",
+    about="no more graph breaks or fallbacks to eager, no collapse of the calls captured",
     source="check_graph_breaks.py",
     words=WORDS,
     check=check,
@@ -175,23 +175,23 @@ def _check_model_exact(name: str, actual: Side, expected: Side, options: RuleOpt
     is_flaky = name in options.flaky
     verdicts = []
     for metric, is_lower_better in LOWER_IS_BETTER.items():
-        wanted_raw, found_raw = expected.get(name, metric), actual.get(name, metric)
-        if is_empty(wanted_raw) or is_empty(found_raw):
+        expected_raw, count_raw = expected.get(name, metric), actual.get(name, metric)
+        if is_empty(expected_raw) or is_empty(count_raw):
             continue
-        wanted, found = read_number(wanted_raw), read_number(found_raw)
-        if wanted is None or found is None:
-            detail = f"{metric}={show(found_raw)}, expected={show(wanted_raw)}: both must be numbers"
+        expected_count, count = read_number(expected_raw), read_number(count_raw)
+        if expected_count is None or count is None:
+            detail = f"{metric}={show(count_raw)}, expected={show(expected_raw)}: both must be numbers"
             verdicts.append(EXACT_RULE.make(name, "INVALID", detail))
-        elif found != wanted:
-            word = "FAIL" if (found > wanted) == is_lower_better else "IMPROVED"
+        elif count != expected_count:
+            word = "FAIL" if (count > expected_count) == is_lower_better else "IMPROVED"
             word = f"{word}_BUT_FLAKY" if is_flaky else word
-            verdicts.append(EXACT_RULE.make(name, word, f"{metric}={show(found)}, expected={show(wanted)}"))
+            verdicts.append(EXACT_RULE.make(name, word, f"{metric}={show(count)}, expected={show(expected_count)}"))
     return verdicts or [EXACT_RULE.make(name, "PASS_BUT_FLAKY" if is_flaky else "PASS")]
 
 
 EXACT_RULE = Rule(
     name="graph-breaks-exact",
-    said="graph breaks, calls captured, graphs and fallbacks exactly as expected: upstream's older rule",
+    about="graph breaks, calls captured, graphs and fallbacks exactly as expected: upstream's older rule",
     source="check_graph_breaks.py at 021f677",
     words=WORDS,
     check=check_exact,

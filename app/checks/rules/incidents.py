@@ -9,8 +9,8 @@ from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, OpenIncident, 
 def check(actual: Side, _expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Say every finding of what the run measured; a suspected one waits for another run, and fails nothing."""
     names = {row.key: row.name for row in actual.rows}
-    kept = [finding for finding in actual.findings or () if all(key in names for key in finding.keys)]
-    verdicts = [_make_verdict(incident, names) for incident in kept]
+    concerned = [finding for finding in actual.findings or () if all(key in names for key in finding.keys)]
+    verdicts = [_make_verdict(incident, names) for incident in concerned]
     return verdicts or [RULE.make("the run", "PASS")]
 
 
@@ -29,7 +29,7 @@ def _applies(actual: Side, _expected: Side, _options: RuleOptions) -> str:
 
 RULE = Rule(
     name="findings",
-    said="nothing that the run measured has an open finding: confirmed, worse, not recovered, not taken up",
+    about="nothing that the run measured has an open finding: confirmed, worse, not recovered, not taken up",
     source="CompileBoard",
     words={"PASS": PASS, "SUSPECTED": NOTE, "OPEN_FINDING": FAIL},
     check=check,

@@ -66,16 +66,16 @@ class MeasuredCheck:
 
     def _check(self, row: RuleInput, other: RuleInput | None, options: RuleOptions) -> tuple[str, str] | None:
         value = self._read(row)
-        wanted = self._read(other) if other else None
-        if other is not None and value is not None and wanted is not None:
+        before = self._read(other) if other else None
+        if other is not None and value is not None and before is not None:
             tolerance = options.tolerance if self.metric == "speedup" else COMPILE_THRESHOLD
-            return self._compare(row, other, value / wanted - 1, tolerance)
-        if not self.tells_missing or value is wanted is None:
+            return self._compare(row, other, value / before - 1, tolerance)
+        if not self.tells_missing or value is before is None:
             return None
-        if wanted is None:
+        if before is None:
             return "MISSING", f"{self.column}={self.format.format(value)}, no expected one"
         status, reason = row.cells.get("status"), row.cells.get("reason")
-        detail = f"{self.column}={self.format.format(wanted)} before; now {status or 'not measured'}"
+        detail = f"{self.column}={self.format.format(before)} before; now {status or 'not measured'}"
         return ("SKIPPED" if status in ("skipped", "not_run") else "FAIL"), detail + (f": {reason}" if reason else "")
 
     def _read(self, row: RuleInput) -> float | None:
@@ -112,7 +112,7 @@ def describe_basis(verdict: Verdict[ComparedMetric]) -> str:
 
 RULE = Rule(
     name="speedup",
-    said="no model slower than in the baseline: beyond noise, and a change above the tolerance",
+    about="no model slower than in the baseline: beyond noise, and a change above the tolerance",
     source="CompileBoard",
     words=OUTCOMES | {"MISSING": NOTE, "SKIPPED": NOTE, "FAIL": FAIL},
     check=MeasuredCheck("speedup", "speedup", "speedup", "{:.3f}x", tells_missing=True),
@@ -122,7 +122,7 @@ RULE = Rule(
 )
 COMPILE_TIME_RULE = Rule(
     name="compile-time",
-    said=f"no model compiled slower than in the baseline: beyond noise, and by more than {COMPILE_THRESHOLD:.0%}",
+    about=f"no model compiled slower than in the baseline: beyond noise, and by more than {COMPILE_THRESHOLD:.0%}",
     source="CompileBoard",
     words=OUTCOMES,
     check=MeasuredCheck("compile-time", "compilation_latency", "compilation_latency_s", "{:.3f} s"),

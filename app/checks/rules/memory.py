@@ -33,15 +33,15 @@ def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdi
     known = {row.name: row for row in expected.rows}
     verdicts = []
     for row in actual.rows:
-        found, wanted = actual.get(row.name, COLUMN), expected.get(row.name, COLUMN)
-        found_ratio, wanted_ratio = read_number(found), read_number(wanted)
-        if wanted is None:
-            verdicts.append(RULE.make(row.name, "MISSING", f"{COLUMN}={_show(found)}, no expected one"))
+        cell, expected_cell = actual.get(row.name, COLUMN), expected.get(row.name, COLUMN)
+        ratio, expected_ratio = read_number(cell), read_number(expected_cell)
+        if expected_cell is None:
+            verdicts.append(RULE.make(row.name, "MISSING", f"{COLUMN}={_show(cell)}, no expected one"))
             continue
-        detail = f"{COLUMN}={_show(found)}, expected={_show(wanted)}"
-        if found_ratio is None or wanted_ratio is None:
+        detail = f"{COLUMN}={_show(cell)}, expected={_show(expected_cell)}"
+        if ratio is None or expected_ratio is None:
             word = "FAIL"
-        elif found_ratio >= wanted_ratio * SHARE:
+        elif ratio >= expected_ratio * SHARE:
             word = "PASS"
         else:
             word, why = _judge(row, known[row.name])
@@ -64,7 +64,7 @@ def _show(cell: object) -> str:
 
 RULE = Rule(
     name="memory",
-    said="every compression ratio is at least 0.95 of the expected one",
+    about="every compression ratio is at least 0.95 of the expected one",
     source="check_memory_compression_ratio.py",
     words={"PASS": PASS, "NOISE": PASS, "MISSING": NOTE, "FEW_SAMPLES": NOTE, "WRONG_ANSWER": NOTE, "FAIL": FAIL},
     check=check,

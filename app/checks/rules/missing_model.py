@@ -7,11 +7,11 @@ from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleOpti
 
 def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
     """Look for every model of the baseline."""
-    found = {row.name: row for row in actual.rows}
+    rows = {row.name: row for row in actual.rows}
     ran = {row.name for row in expected.rows if row.cells.get("status") not in ("skipped", "not_run")}
     verdicts = []
     for name in dict.fromkeys(row.name for row in expected.rows):
-        row = found.get(name)
+        row = rows.get(name)
         status = row.cells.get("status") if row else "absent"
         reason = row.cells.get("reason") if row else None
         was_run = name in ran
@@ -32,7 +32,7 @@ def _applies(_actual: Side, expected: Side, _options: RuleOptions) -> str:
 
 RULE = Rule(
     name="vanished",
-    said="every model of the baseline is in the run",
+    about="every model of the baseline is in the run",
     source="CompileBoard",
     words={"PASS": PASS, "SKIPPED": NOTE, "NOT_RUN": FAIL, "VANISHED": FAIL},
     check=check,
@@ -59,7 +59,7 @@ def _applies_to_baseline(actual: Side, _expected: Side, _options: RuleOptions) -
 
 MISSING_BASELINE_RULE = Rule(
     name="missing-baseline",
-    said="every model of the run is in the baseline",
+    about="every model of the run is in the baseline",
     source="CompileBoard",
     words={"PASS": PASS, "MISSING_BASELINE": FAIL},
     check=check_baseline,

@@ -19,7 +19,7 @@ PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
 
 @dataclass(frozen=True)
 class RuleInput:
-    """Hold what was said of one model, by upstream's column names.
+    """The numbers of one model, by upstream's column names.
 
     An absent column is not in `cells`; an empty one is NaN, as upstream's checkers tell the two apart.
     """
@@ -85,15 +85,15 @@ class Side:
 
     def get(self, name: str, column: str) -> Any | None:
         """Return a cell; None where the column is absent or the name is not that of exactly one row."""
-        found = self._by_name.get(name, ())
-        return found[0].cells.get(column) if len(found) == 1 else None
+        rows = self._by_name.get(name, ())
+        return rows[0].cells.get(column) if len(rows) == 1 else None
 
     @cached_property
     def _by_name(self) -> dict[str, list[RuleInput]]:
-        found: dict[str, list[RuleInput]] = {}
+        rows: dict[str, list[RuleInput]] = {}
         for row in self.rows:
-            found.setdefault(row.name, []).append(row)
-        return found
+            rows.setdefault(row.name, []).append(row)
+        return rows
 
     def has(self, column: str) -> bool:
         """Tell whether any row has that column."""
@@ -129,7 +129,7 @@ class Rule:
     """Describe one rule. `words` are its verdicts; `applies` says of what it needs which is missing, else ''."""
 
     name: str
-    said: str
+    about: str
     source: str  # upstream's checker, or ours
     words: Mapping[str, str]  # verdict -> outcome
     check: Callable[[Side, Side, RuleOptions], list[RuleVerdict]]

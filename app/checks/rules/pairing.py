@@ -72,11 +72,11 @@ def name_configuration(model: str, series: Mapping[str, Any]) -> str:
 def _describe(side: Side, twins: list[RuleInput]) -> str:
     name = twins[0].name
     same = [row for row in twins if row.name == name]
-    said = "; ".join(
+    alike = "; ".join(
         ", ".join(_word(field, row.series.get(field)) for field in FIELDS if row.series.get(field)) for row in same[:4]
     )
     return (
-        f"{side.title} has {len(same)} results of {name} ({said}), and the other side cannot tell them apart; choose "
+        f"{side.title} has {len(same)} results of {name} ({alike}), and the other side cannot tell them apart; choose "
         "by suite, mode, dtype, device, backend, dynamic or static shapes, batch size, world size or model"
     )
 
@@ -87,12 +87,12 @@ def _rename(side: Side, names: Mapping[int, str]) -> Side:
     return replace(side, rows=rows, breaks=_of(side.breaks, by_key), causes=_of(side.causes, by_key))
 
 
-def _of(found: tuple[RuleDistinct, ...] | None, names: dict[str, str]) -> tuple[RuleDistinct, ...] | None:
+def _of(items: tuple[RuleDistinct, ...] | None, names: dict[str, str]) -> tuple[RuleDistinct, ...] | None:
     """Name the models of distinct things; of several results of one model, the counts are summed."""
-    if found is None:
+    if items is None:
         return None
     merged: dict[tuple[str | None, str], RuleDistinct] = {}
-    for rule_distinct in found:
+    for rule_distinct in items:
         model = names.get(rule_distinct.model) if rule_distinct.model is not None else None
         if rule_distinct.model is not None and model is None:
             continue  # its model was filtered away

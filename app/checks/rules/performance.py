@@ -42,9 +42,9 @@ def _check_row(
     cell = row.cells.get(options.metric)
     value = math.inf if str(cell) in ("inf", "Infinity") else read_number(cell)
     if value is None:
-        said = "" if is_empty(cell) else f": {cell!r} is no number"
+        problem = "" if is_empty(cell) else f": {cell!r} is no number"
         reason = row.cells.get("reason")
-        return RULE.make(row.name, "MISSING", f"no {options.metric}{said or (f': {reason}' if reason else '')}")
+        return RULE.make(row.name, "MISSING", f"no {options.metric}{problem or (f': {reason}' if reason else '')}")
     sign = 1 if is_higher_better else -1
     shown = f"{options.metric}={_show(options.metric, value)}"
     worse, better = ("<", ">") if is_higher_better else (">", "<")
@@ -71,7 +71,7 @@ def _applies(actual: Side, _expected: Side, options: RuleOptions) -> str:
 
 RULE = Rule(
     name="performance",
-    said="speedup or abs_latency of every model within the threshold; needs no baseline",
+    about="speedup or abs_latency of every model within the threshold; needs no baseline",
     source="check_perf_csv.py",
     words={"PASS": PASS, "IMPROVED": IMPROVED, "REGRESSED": FAIL, "MISSING": FAIL},
     check=check,

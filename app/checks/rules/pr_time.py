@@ -32,22 +32,22 @@ def metric_margin(metric: str) -> str:
 
 def list_counts(side: Side) -> dict[tuple[str, str], int]:
     """List the counts of a side by benchmark and metric."""
-    found = {}
+    counts = {}
     for row in side.rows:
         for column, cell in row.cells.items():
             value = read_number(cell)
             if value is not None and (column in COLUMNS or metric_margin(column) in row.cells):
-                found[row.name, column] = cell if isinstance(cell, int) else int(value)
-    return found
+                counts[row.name, column] = cell if isinstance(cell, int) else int(value)
+    return counts
 
 
 def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
     """Compare every expected count with the run's, then name those that nothing is expected of."""
-    found = list_counts(actual)
-    wanted = list_counts(expected)
+    actual_counts = list_counts(actual)
+    expected_counts = list_counts(expected)
     verdicts = []
-    for (name, metric), value in wanted.items():
-        count = found.get((name, metric))
+    for (name, metric), value in expected_counts.items():
+        count = actual_counts.get((name, metric))
         if count is None:
             verdicts.append(RULE.make(name, "MISSING", f"{metric} is not in the run, expected {value}"))
             continue
@@ -55,18 +55,18 @@ def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdic
         ratio = _ratio(count, value)
         detail = f"{metric}={count} {ratio:+.2f}%, expected {value} ±{margin * 100:.2f}%"
         verdicts.append(RULE.make(name, _word(count, value, margin), detail))
-    extra = (key for key in found if key not in wanted)
+    extra = (key for key in actual_counts if key not in expected_counts)
     return verdicts + [
-        RULE.make(name, "MISSING_REGRESSION_TEST", f"{metric}={found[name, metric]}") for name, metric in extra
+        RULE.make(name, "MISSING_REGRESSION_TEST", f"{metric}={actual_counts[name, metric]}") for name, metric in extra
     ]
 
 
 def propose(actual: Side, expected: Side, options: RuleOptions) -> Iterator[tuple[str, str, int, float]]:
     """Yield the rows of a new baseline: what moved by more than a third of its margin follows, the rest stays."""
-    found = list_counts(actual)
+    actual_counts = list_counts(actual)
     for (name, metric), value in list_counts(expected).items():
         margin = _margin(expected, name, metric, options)
-        count = found.get((name, metric), value)
+        count = actual_counts.get((name, metric), value)
         has_moved = abs(_ratio(count, value)) > margin * 100 / 3
         yield name, metric, round_down(count) if has_moved else value, margin
 
@@ -103,7 +103,7 @@ def _applies(actual: Side, expected: Side, _options: RuleOptions) -> str:
 
 RULE = Rule(
     name="pr-time",
-    said="every count of instructions within its margin; a win fails too, and a new baseline is proposed",
+    about="every count of instructions within its margin; a win fails too, and a new baseline is proposed",
     source="pr_time_benchmarks/check_results.py",
     words={
         "PASS": PASS,

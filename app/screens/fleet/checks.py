@@ -125,7 +125,7 @@ def report_check(report: Report) -> CheckJson:
         rules=[
             CheckedRule(
                 name=checked.rule.name,
-                about=checked.rule.said,
+                about=checked.rule.about,
                 not_compared=checked.lacks or None,
                 counts=checked.counts,
                 verdicts=[
