@@ -44,19 +44,19 @@ def parse_quiet(text: str, days: frozenset[int] = frozenset()) -> Quiet | None:
     """Read hours as 22:00-07:00, '' for none; None if they are not such."""
     if not text:
         return Quiet(days=days)
-    found = _SPAN.fullmatch(text)
-    if found is None:
+    parsed = _SPAN.fullmatch(text)
+    if parsed is None:
         return None
-    start, end = int(found[2]) * 60 + int(found[3]), int(found[5]) * 60 + int(found[6])
+    start, end = int(parsed[2]) * 60 + int(parsed[3]), int(parsed[5]) * 60 + int(parsed[6])
     return None if start == end else Quiet(start, end, days)
 
 
 def parse_digest(text: str) -> Digest | None:
     """Read when a digest goes out, as "daily 08:00" or "weekly mon 08:00"; None if it is not such."""
-    found = _DIGEST.fullmatch(text)
-    if found is None:
+    parsed = _DIGEST.fullmatch(text)
+    if parsed is None:
         return None
-    return Digest(int(found[3]) * 60 + int(found[4]), DAYS.index(found[1]) if found[1] else None)
+    return Digest(int(parsed[3]) * 60 + int(parsed[4]), DAYS.index(parsed[1]) if parsed[1] else None)
 
 
 def is_quiet(quiet: Quiet, zone: ZoneInfo, now_us: int) -> bool:
@@ -75,7 +75,9 @@ def find_quiet_end(quiet: Quiet, zone: ZoneInfo, now_us: int) -> int:
     if not is_quiet(quiet, zone, now_us):
         return now_us
     here = _localize(now_us, zone).date()
-    ends = (_place(here + timedelta(days=day), minute, zone) for day in range(9) for minute in (0, quiet.to_minute))
+    ends = (
+        _find_moment(here + timedelta(days=day), minute, zone) for day in range(9) for minute in (0, quiet.to_minute)
+    )
     return min((end_us for end_us in ends if end_us > now_us and not is_quiet(quiet, zone, end_us)), default=now_us)
 
 
@@ -92,11 +94,11 @@ def find_digest_after(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
 def _list_digests(digest: Digest, zone: ZoneInfo, now_us: int) -> list[int]:
     here = _localize(now_us, zone).date()
     near = (here + timedelta(days=day) for day in range(-8, 9))
-    wanted = (day for day in near if digest.weekday is None or day.weekday() == digest.weekday)
-    return [_place(day, digest.minute, zone) for day in wanted]
+    days = (day for day in near if digest.weekday is None or day.weekday() == digest.weekday)
+    return [_find_moment(day, digest.minute, zone) for day in days]
 
 
-def _place(day: date, minute: int, zone: ZoneInfo) -> int:
+def _find_moment(day: date, minute: int, zone: ZoneInfo) -> int:
     """Return the time at which a wall clock shows this, the first where it shows it twice.
 
     An hour that is left out comes an hour later, as `zoneinfo` has it.

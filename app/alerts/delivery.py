@@ -115,8 +115,8 @@ def list_matching(reader: sqlite3.Connection, rule: AlertRule, channel: str, now
     start = get_rule_start(reader, rule.name)
     since_us, noticed_us = (start.since_us, start.seen_us - LOOK_AGAIN_US) if start else (find_since(rule, now_us), 0)
     ids = list_new_finding_ids(reader, rule.name, channel, since_us, noticed_us)
-    found = (get_finding(reader, id_) for id_ in ids)
-    return [change for change in found if change and matches(rule, change)]
+    changes = (get_finding(reader, id_) for id_ in ids)
+    return [change for change in changes if change and matches(rule, change)]
 
 
 def find_since(rule: AlertRule, now_us: int) -> int:
@@ -159,9 +159,9 @@ def _queue(connection: sqlite3.Connection, rule: AlertRule, now_us: int, report:
         since = "in the last 24 hours" if rule.since_us is None else "since the day that it names"
         report.notes.append(f"rule {rule.name} runs for the first time: it sends only what was confirmed {since}")
     for channel in rule.channels:
-        found = list_matching(connection, rule, channel, now_us)
-        if found:
-            queue_deliveries(connection, rule.name, channel, [change.id for change in found], now_us)
+        matching = list_matching(connection, rule, channel, now_us)
+        if matching:
+            queue_deliveries(connection, rule.name, channel, [change.id for change in matching], now_us)
     if start is None or now_us - start.seen_us > MARK_EVERY_US:
         mark_rule_seen(connection, rule.name, now_us)
 
@@ -192,15 +192,15 @@ def _drop_settled(
     connection: sqlite3.Connection, rule: AlertRule, channel: Channel, due: list[Delivery], now_us: int
 ) -> list[tuple[Delivery, SeriesChange]]:
     """Leave out what somebody has dealt with, or detection has withdrawn, while it waited."""
-    kept: list[tuple[Delivery, SeriesChange]] = []
+    sendable: list[tuple[Delivery, SeriesChange]] = []
     for delivery in due:
         finding = get_finding(connection, delivery.finding_id)
         if finding is not None and _is_open(finding):
-            kept.append((delivery, finding))
+            sendable.append((delivery, finding))
             continue
         why = "is gone" if finding is None else finding.handling if finding.state == "confirmed" else finding.state
         drop_delivery(connection, rule.name, channel.name, delivery.finding_id, f"{why} before it was due", now_us)
-    return kept
+    return sendable
 
 
 def _group_messages(
@@ -264,5 +264,5 @@ def _send_one(
     )
     if state != "sent":
         outcome = {"waiting": "will be tried again", "failed": f"given up after {attempts} attempts"}
-        said = outcome.get(state, "may have arrived, and is not sent again")
-        report.problems.append(f"rule {rule.name}, channel {channel.name}: {error}; {said}")
+        consequence = outcome.get(state, "may have arrived, and is not sent again")
+        report.problems.append(f"rule {rule.name}, channel {channel.name}: {error}; {consequence}")

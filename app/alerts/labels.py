@@ -82,10 +82,10 @@ def list_unmatched_patterns(engine: Engine, rule: AlertRule) -> list[str]:
     ]
     if not names:
         return []
-    said = [value for key in KEYS for value in _list(key, getattr(rule, key), {getattr(name, key) for name in names})]
-    said += _list("branch", rule.branch, list_branches(engine))
-    if said or any(all(fits(getattr(rule, key), getattr(name, key)) for key in KEYS) for name in names):
-        return said
+    values = [value for key in KEYS for value in _list(key, getattr(rule, key), {getattr(name, key) for name in names})]
+    values += _list("branch", rule.branch, list_branches(engine))
+    if values or any(all(fits(getattr(rule, key), getattr(name, key)) for key in KEYS) for name in names):
+        return values
     return [f"{', '.join(key for key in KEYS if getattr(rule, key))}: each fits something here, but no series fits all"]
 
 

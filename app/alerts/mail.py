@@ -73,9 +73,9 @@ def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str])
             server.login(environ[channel.username_env], environ[channel.password_env])
         _expect(server.mail(parseaddr(channel.sender)[1]), "the sender")
         for address in (parseaddr(recipient)[1] for recipient in channel.to):
-            code, said = server.rcpt(address)
+            code, reply = server.rcpt(address)
             if code not in (250, 251):
-                refused.append(f"{address} ({code} {said.decode(errors='replace')[:100]})")
+                refused.append(f"{address} ({code} {reply.decode(errors='replace')[:100]})")
         if len(refused) == len(channel.to):
             raise DeliveryFailed(clean(f"{channel.host} refused every address: {', '.join(refused)}"))
     except _FAILURES as error:
@@ -86,35 +86,35 @@ def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str])
 
 
 def _expect(answer: tuple[int, bytes], what: str) -> None:
-    code, said = answer
+    code, reply = answer
     if code != 250:
-        raise smtplib.SMTPResponseException(code, f"{what}: {said.decode(errors='replace')}")
+        raise smtplib.SMTPResponseException(code, f"{what}: {reply.decode(errors='replace')}")
 
 
 def _hand_over(server: smtplib.SMTP, body: bytes, host: str) -> None:
     """Hand a mail over as `server.data` does, which does not say whether it broke off before the end of it."""
     try:
-        code, said = server.docmd("DATA")
+        code, reply = server.docmd("DATA")
         if code == 354:
             server.send(_POINT.sub(b"..", body).removesuffix(b"\r\n") + b"\r\n.\r\n")
     except _FAILURES as error:  # the point that ends a mail was not handed over: nobody takes it for whole
         raise DeliveryFailed(f"{host} broke off before it had the mail: {_explain(error)}") from None
     if code != 354:
-        raise DeliveryFailed(clean(f"{code} {said.decode(errors='replace')}", 300))
+        raise DeliveryFailed(clean(f"{code} {reply.decode(errors='replace')}", 300))
     try:
-        code, said = server.getreply()
+        code, reply = server.getreply()
     except _FAILURES as error:
         raise DeliveryUnknown(f"broke off before it took the mail: {_explain(error)}") from None
     if code != 250:
-        raise DeliveryFailed(clean(f"the mail was refused: {code} {said.decode(errors='replace')}", 300))
+        raise DeliveryFailed(clean(f"the mail was refused: {code} {reply.decode(errors='replace')}", 300))
 
 
 def _explain(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPAuthenticationError):
         return f"the user's name or password was refused ({error.smtp_code})"
     if isinstance(error, smtplib.SMTPResponseException):
-        said = error.smtp_error
-        words = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        reply = error.smtp_error
+        words = reply.decode(errors="replace") if isinstance(reply, bytes) else str(reply)
         return clean(f"{error.smtp_code} {words}", 300)
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate cannot be trusted: {error.verify_message}"
@@ -130,8 +130,8 @@ def write_text(message: AlertMessage) -> str:
         lines += [part.title, ""]
         for line in part.lines:
             lines += [f"- {line.text}", *([f"  {line.url}"] if line.url else [])]
-        for label, said in part.facts:
-            lines += ["", f"{label}:", *(f"  {text}" for text in said)]
+        for label, texts in part.facts:
+            lines += ["", f"{label}:", *(f"  {text}" for text in texts)]
         lines += ["", ""]
     lines.append(f"Rule {message.rule}" + (f" · {message.url}" if message.url else ""))
     return "\n".join(lines) + "\n"
@@ -143,8 +143,8 @@ def write_html(message: AlertMessage) -> str:
     parts.append(f"{escape(clean(message.title))}</title></head><body>")
     for part in message.parts:
         parts.append(f"<h2>{escape(part.title)}</h2><ul>{''.join(map(_write_item, part.lines))}</ul>")
-        for label, said in part.facts:
-            listed = "".join(f"<li>{escape(text)}</li>" for text in said)
+        for label, texts in part.facts:
+            listed = "".join(f"<li>{escape(text)}</li>" for text in texts)
             parts.append(f"<h3>{escape(label)}</h3><ul>{listed}</ul>")
     end = f"Rule {escape(message.rule)}"
     end += f' · <a href="{escape(message.url)}">open the dashboard</a>' if message.url else ""

@@ -103,8 +103,8 @@ def make_title(groups: Sequence[Incident]) -> str:
     findings = [finding for group in groups for finding in group.findings]
     if len(findings) == 1:
         return clean(describe_finding(findings[0]))
-    said = summarize(findings)
-    return clean(f"{said} {_lower(groups[0].title)}" if len(groups) == 1 else f"{said}, in {len(groups)} ranges")
+    summary = summarize(findings)
+    return clean(f"{summary} {_lower(groups[0].title)}" if len(groups) == 1 else f"{summary}, in {len(groups)} ranges")
 
 
 def summarize(findings: Sequence[SeriesChange]) -> str:
@@ -147,7 +147,7 @@ def _make_part(group: Incident, base_url: str) -> MessagePart:
         lines.append(MessageLine(f"and {format_plural(more, 'other')}", find_group_address(group, base_url)))
     title = group.title if is_single else f"{summarize(group.findings)} {_lower(group.title)}"
     facts = [("Environment", _list_environment(group)), ("Commits", _list_commits(group)), *_list_causes(group)]
-    return MessagePart(clean(title), lines, [(label, said) for label, said in facts if said])
+    return MessagePart(clean(title), lines, [(label, texts) for label, texts in facts if texts])
 
 
 def _describe(change: SeriesChange, base_url: str, *, in_full: bool) -> MessageLine:
@@ -157,11 +157,11 @@ def _describe(change: SeriesChange, base_url: str, *, in_full: bool) -> MessageL
 
 
 def _list_environment(group: Incident) -> list[str]:
-    said = (
+    lines = (
         f"{change.get('word')} {change.get('before') or 'unknown'} → {change.get('now') or 'unknown'}"
         for change in group.environment
     )
-    return [clean(text) for text in said]
+    return [clean(text) for text in lines]
 
 
 def _list_commits(group: Incident) -> list[str]:
@@ -170,23 +170,25 @@ def _list_commits(group: Incident) -> list[str]:
     known = group.findings[0].evidence.get("commits") or {}
     count = max(int(known.get("count") or 0), len(group.commits))
     by = f" by {_list(group.authors, MOST_COMMITS)}" if group.authors else ""
-    said = [clean(f"{format_plural(count, 'commit')}{by}")]
+    lines = [clean(f"{format_plural(count, 'commit')}{by}")]
     for commit in group.commits[:MOST_COMMITS]:
-        said.append(
+        lines.append(
             clean(
                 f"{str(commit.get('hash') or '')[:10]} {commit.get('subject') or ''}"
                 f" ({commit.get('author') or 'unknown'})"
             )
         )
-    return said + ([f"and {format_plural(count - MOST_COMMITS, 'other')}"] if count > MOST_COMMITS else [])
+    return lines + ([f"and {format_plural(count - MOST_COMMITS, 'other')}"] if count > MOST_COMMITS else [])
 
 
 def _list_causes(group: Incident) -> list[tuple[str, list[str]]]:
-    found = (clean(describe_cause(cause)) for member in group.findings for cause in member.evidence.get("causes") or ())
-    counts = Counter(found)
-    said = [line if counts[line] == 1 else f"{line}, in {counts[line]} of them" for line in list(counts)[:MOST_CAUSES]]
+    causes = (
+        clean(describe_cause(cause)) for member in group.findings for cause in member.evidence.get("causes") or ()
+    )
+    counts = Counter(causes)
+    lines = [line if counts[line] == 1 else f"{line}, in {counts[line]} of them" for line in list(counts)[:MOST_CAUSES]]
     more = len(counts) - MOST_CAUSES
-    return [("Suspected causes", said + ([f"and {format_plural(more, 'other')}"] if more > 0 else []))]
+    return [("Suspected causes", lines + ([f"and {format_plural(more, 'other')}"] if more > 0 else []))]
 
 
 def _list(names: Sequence[str], most: int) -> str:

@@ -149,6 +149,6 @@ def show(value: object) -> str:
     return _ADDRESS.sub(_shorten, text)[:80]
 
 
-def _shorten(found: re.Match[str]) -> str:
-    start, host, end = found.groups()
-    return f"{start}…" if "@" in host + end else f"{start}{host}/…" if end else found[0]
+def _shorten(address: re.Match[str]) -> str:
+    start, host, end = address.groups()
+    return f"{start}…" if "@" in host + end else f"{start}{host}/…" if end else address[0]

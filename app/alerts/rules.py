@@ -43,8 +43,8 @@ class Channel:
     def describe_unset(self, environ: Mapping[str, str]) -> str:
         """Say which variables are not set, '' if all are."""
         keys = self.list_unset(environ)
-        said = "names a variable that is" if len(keys) == 1 else "name variables that are"
-        return f"{', '.join(keys)} {said} not set" if keys else ""
+        verb = "names a variable that is" if len(keys) == 1 else "name variables that are"
+        return f"{', '.join(keys)} {verb} not set" if keys else ""
 
 
 @dataclass(frozen=True)

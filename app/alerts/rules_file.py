@@ -100,7 +100,7 @@ KEYS = {
 _WHEN = ("quiet", "quiet_days", "timezone", "digest", "since")
 RULE_KEYS = ("name", "channels", "direction", "subject", *PATTERNS, "least_percent", *_WHEN)
 _SECRETS = {"url": "url_env", "secret": "secret_env", "password": "password_env", "username": "username_env"}
-_NAME_SAID = "a letter or digit, then letters, digits and . _ -, 63 at most"
+_NAME_FORM = "a letter or digit, then letters, digits and . _ -, 63 at most"
 
 
 class RulesTable:
@@ -111,9 +111,9 @@ class RulesTable:
 
     def say(self, key: str, came: object, expected: str) -> None:
         """Keep a mistake: what came, and what is expected. People paste a password where its variable is named."""
-        said = "not a name that a variable can have (it may be a secret and is not shown)"
+        hidden = "not a name that a variable can have (it may be a secret and is not shown)"
         is_secret = key.endswith("_env")
-        self.mistakes.append(f"{self.where}: {key} is {said if is_secret else show(came)}; expected {expected}")
+        self.mistakes.append(f"{self.where}: {key} is {hidden if is_secret else show(came)}; expected {expected}")
 
     def check_keys(self, known: Iterable[str]) -> None:
         """Refuse keys that nobody knows, and secrets."""
@@ -173,7 +173,7 @@ def read_rules(path: str, document: Mapping[str, Any]) -> Rules:
     top = RulesTable(path, document, mistakes)
     top.check_keys(("base_url", "timezone", "channels", "rules"))
     base_url = top.get("base_url", parse_url, "the dashboard's address, as https://compileboard.example.org", "")
-    zone = top.get("timezone", parse_zone, _ZONE_SAID, ZoneInfo("UTC"))
+    zone = top.get("timezone", parse_zone, _ZONE_FORM, ZoneInfo("UTC"))
     channels = _read_channels(path, top, mistakes)
     rules = _read_all_rules(path, top, zone, channels, mistakes)
     if mistakes:
@@ -183,18 +183,18 @@ def read_rules(path: str, document: Mapping[str, Any]) -> Rules:
 
 def _read_channels(path: str, top: RulesTable, mistakes: list[str]) -> dict[str, Channel]:
     tables = top.get("channels", parse_table, "tables, as [channels.team]", {}, required=True)
-    found: dict[str, Channel] = {}
+    channels: dict[str, Channel] = {}
     for name, values in tables.items():
         where = f"{path}: channel {show(name)}"
         if not NAME.fullmatch(name):
-            mistakes.append(f"{where}: the name cannot be used; expected {_NAME_SAID}")
+            mistakes.append(f"{where}: the name cannot be used; expected {_NAME_FORM}")
         elif not isinstance(values, dict):
             mistakes.append(f"{where}: is no table; expected one, as [channels.{name}]")
         else:
             channel = _read_channel(name, RulesTable(where, values, mistakes))
             if channel:
-                found[name] = channel
-    return found
+                channels[name] = channel
+    return channels
 
 
 def _read_channel(name: str, table: RulesTable) -> Channel | None:
@@ -246,28 +246,28 @@ def _read_all_rules(
     tables = top.get("rules", parse_list, "tables, as [[rules]]", [], required=True)
     named = top.values.get("channels")
     known = tuple(named) if isinstance(named, dict) else tuple(channels)
-    found: list[AlertRule] = []
+    rules: list[AlertRule] = []
     for number, values in enumerate(tables, 1):
         if not isinstance(values, dict):
             mistakes.append(f"{path}: rule {number} is no table; expected one, as [[rules]]")
             continue
         where = f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"
         rule = _read_rule(RulesTable(where, values, mistakes), zone, known)
-        if rule.name and any(other_rule.name == rule.name for other_rule in found):
+        if rule.name and any(other_rule.name == rule.name for other_rule in rules):
             mistakes.append(f"{where}: another rule has that name; expected each name once")
-        found.append(rule)
-    return tuple(found)
+        rules.append(rule)
+    return tuple(rules)
 
 
 def _read_rule(table: RulesTable, zone: ZoneInfo, known: tuple[str, ...]) -> AlertRule:
     table.check_keys(RULE_KEYS)
-    zone = table.get("timezone", parse_zone, _ZONE_SAID, zone)
+    zone = table.get("timezone", parse_zone, _ZONE_FORM, zone)
     days = frozenset(table.get("quiet_days", parse_days, f"a list of {', '.join(DAYS)}, six at most", ()))
-    quiet = table.get("quiet", lambda given: parse_quiet(given, days) if isinstance(given, str) else None, _QUIET_SAID)
-    digest = table.get("digest", lambda given: given if _is_digest(given) else None, _DIGEST_SAID, "none")
+    quiet = table.get("quiet", lambda given: parse_quiet(given, days) if isinstance(given, str) else None, _QUIET_FORM)
+    digest = table.get("digest", lambda given: given if _is_digest(given) else None, _DIGEST_FORM, "none")
     words = "a pattern as resnet*, or a list of such"
     return AlertRule(
-        name=table.get("name", parse_name, _NAME_SAID, "", required=True),
+        name=table.get("name", parse_name, _NAME_FORM, "", required=True),
         channels=table.get("channels", parse_known(known), f"a list of {format_one_of(known)}", (), required=True),
         zone=zone,
         direction=table.get("direction", parse_known(DIRECTIONS), format_one_of(DIRECTIONS), ("worse",)),
@@ -283,9 +283,9 @@ def _read_rule(table: RulesTable, zone: ZoneInfo, known: tuple[str, ...]) -> Ale
     )
 
 
-_ZONE_SAID = "a time zone's name, as Europe/Berlin or UTC"
-_QUIET_SAID = "hours as 22:00-07:00, from one to another"
-_DIGEST_SAID = "none, daily 08:00 or weekly mon 08:00"
+_ZONE_FORM = "a time zone's name, as Europe/Berlin or UTC"
+_QUIET_FORM = "hours as 22:00-07:00, from one to another"
+_DIGEST_FORM = "none, daily 08:00 or weekly mon 08:00"
 
 
 def _format_quiet(hours: object, days: frozenset[int]) -> str:

@@ -58,7 +58,7 @@ def post_json(url: str, body: bytes, headers: Mapping[str, str], timeout_s: floa
     try:
         with hold_deadline(lambda: connection.sock, 2 * timeout_s):
             _open(connection, parts, timeout_s)
-            answer, said = _talk(connection, parts, body, headers, timeout_s)
+            answer, text = _talk(connection, parts, body, headers, timeout_s)
     finally:
         connection.close()
     if 200 <= answer.status < 300:
@@ -67,17 +67,17 @@ def post_json(url: str, body: bytes, headers: Mapping[str, str], timeout_s: floa
         raise DeliveryFailed(
             f"{parts.hostname} answered {answer.status}, a redirect, which is not followed; give its target"
         )
-    said = _redact(f"{answer.reason[:80]}: {said}", parts)
-    raise DeliveryFailed(f"{parts.hostname} answered {answer.status} {said}".rstrip(": "))
+    text = _redact(f"{answer.reason[:80]}: {text}", parts)
+    raise DeliveryFailed(f"{parts.hostname} answered {answer.status} {text}".rstrip(": "))
 
 
-def _redact(said: str, parts: SplitResult) -> str:
+def _redact(text: str, parts: SplitResult) -> str:
     """Take the address out of an answer: 404s like to repeat it."""
     whole = f"{parts.path}?{parts.query}"
     pieces = {whole, *re.split("[/?&=]", whole), parts.path, parts.query, parts.password or ""}
     for piece in sorted((piece for piece in pieces if len(piece) >= LEAST_SECRET), key=len, reverse=True):
-        said = said.replace(piece, "…")
-    return said
+        text = text.replace(piece, "…")
+    return text
 
 
 def _split(url: str) -> SplitResult:
@@ -140,10 +140,10 @@ def _talk(
             raise DeliveryFailed(f"{parts.hostname} broke off before it had the message: {broken}") from None
         raise _explain_silence(error, parts, timeout_s) from None
     try:
-        said = answer.read(MOST_ANSWER_BYTES).decode(errors="replace")
+        text = answer.read(MOST_ANSWER_BYTES).decode(errors="replace")
     except (OSError, http.client.HTTPException):  # the status has said what matters
-        said = ""
-    return answer, " ".join(said.split())
+        text = ""
+    return answer, " ".join(text.split())
 
 
 def _hand_over(connection: http.client.HTTPConnection, path: str, body: bytes, headers: Mapping[str, str]) -> str:

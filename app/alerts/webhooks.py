@@ -60,8 +60,8 @@ def _write_part(part: MessagePart, *, is_titled: bool) -> list[str]:
     """Write a part as sections; a line is never cut in the middle of an escape."""
     title = [f"*{_escape_within(part.title, 500)}*"] if is_titled else []
     lines = [*title, *(_write_line(line) for line in part.lines)]
-    for label, said in part.facts:
-        lines += [f"*{label}*", *(f"• {_escape_within(fact, 600)}" for fact in said)]
+    for label, facts in part.facts:
+        lines += [f"*{label}*", *(f"• {_escape_within(fact, 600)}" for fact in facts)]
     sections, held = [], ""
     for line in lines:
         if held and len(held) + 1 + len(line) > SECTION_LIMIT:
@@ -127,11 +127,11 @@ def _make_group(group: Incident, base_url: str) -> dict[str, Any]:
 
 
 def _make_finding(change: SeriesChange, base_url: str) -> dict[str, Any]:
-    said = {"title": clean(describe_finding(change)), "series": clean(describe_series(change))}
-    said |= {"confidence": format_confidence(change), "url": find_address(change, base_url) or ""}
-    kept = {name: value for name, value in asdict(change).items() if name not in _LEFT_OUT}
+    texts = {"title": clean(describe_finding(change)), "series": clean(describe_series(change))}
+    texts |= {"confidence": format_confidence(change), "url": find_address(change, base_url) or ""}
+    fields = {name: value for name, value in asdict(change).items() if name not in _LEFT_OUT}
     before, after = change.evidence.get("before"), change.evidence.get("after")
-    return kept | said | {"before": before, "after": after, "causes": change.evidence.get("causes") or []}
+    return fields | texts | {"before": before, "after": after, "causes": change.evidence.get("causes") or []}
 
 
 def _finite(value: Any) -> Any:

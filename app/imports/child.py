@@ -54,8 +54,8 @@ def build_command(settings: Settings, options: ImportOptions, target: str) -> li
 
 def build_environ(folder: Path) -> dict[str, str]:
     """Make an environment without anything of the server's: whatever is secret stays here."""
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    return kept | {
+    environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    return environment | {
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "LC_ALL": "C.UTF-8",
@@ -163,16 +163,16 @@ def _finish(slot: QueueEntry, last: dict[str, Any], code: int, late: bool, error
 
 def _outcome(last: dict[str, Any], code: int) -> str:
     if code:  # what follows the last line is the search index alone
-        said = ["All of it is read, but not all of its texts can be searched yet."]
+        sentences = ["All of it is read, but not all of its texts can be searched yet."]
     elif last["known_run"] and not last["record_count"]:
-        said = ["Nothing new: it had been imported before."]
+        sentences = ["Nothing new: it had been imported before."]
     else:
-        said = []
+        sentences = []
     # A wish that could not be met, a log that is in another run: else only the terminal says so.
-    return " ".join([*said, *(f"Note: {remark}." for remark in last["remarks"])])
+    return " ".join([*sentences, *(f"Note: {remark}." for remark in last["remarks"])])
 
 
-def _explain(last: dict[str, Any], code: int, late: bool, said: str, settings: Settings) -> str:
+def _explain(last: dict[str, Any], code: int, late: bool, output: str, settings: Settings) -> str:
     if last.get("state") == "failed":
         return str(last["message"]) + (_name_settings(str(last["message"])) if last.get("limit") else "")
     if late or code == -signal.SIGXCPU:
@@ -180,14 +180,14 @@ def _explain(last: dict[str, Any], code: int, late: bool, said: str, settings: S
             f"It was ended after {settings.upload_timeout_s} seconds, the most that this server gives an import "
             "(setting COMPILEBOARD_UPLOAD_TIMEOUT_S)."
         )
-    if "MemoryError" in said or "emory allocation" in said:
+    if "MemoryError" in output or "emory allocation" in output:
         return (
             f"It needed more than {settings.upload_memory_mib:,} MiB of memory, the most that this server gives an "
             "import (setting COMPILEBOARD_UPLOAD_MEMORY_MIB)."
         )
     if code == -signal.SIGKILL:
         return "It was killed: by a person, or because the server's machine had no memory left."
-    return f"It ended unexpectedly with code {code}: {said or 'it said nothing'}"
+    return f"It ended unexpectedly with code {code}: {output or 'it said nothing'}"
 
 
 def _name_settings(message: str) -> str:

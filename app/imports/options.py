@@ -35,14 +35,14 @@ class ImportOptions:
 
     def options(self) -> list[str]:
         """Write them as options of `import`."""
-        found = [f"--{key}={value}" for key, value in (("name", self.name), ("suite", self.suite)) if value]
-        found += [f"--tag={tag}" for tag in self.tags]
+        words = [f"--{key}={value}" for key, value in (("name", self.name), ("suite", self.suite)) if value]
+        words += [f"--tag={tag}" for tag in self.tags]
         flags = (
             ("--no-payloads", not self.payloads),
             ("--redact-source", self.redact_source),
             ("--again", self.again),
         )
-        return found + [flag for flag, wanted in flags if wanted]
+        return words + [flag for flag, is_given in flags if is_given]
 
 
 def parse_options(given: Mapping[str, str]) -> ImportOptions:

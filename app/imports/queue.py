@@ -254,8 +254,8 @@ class ImportQueue:
             return None  # none, or of another version
 
     def _list(self) -> list[Import]:
-        found = [upload for path in self.root.glob("*.json") if (upload := self.load(path.stem))]
-        return sorted(found, key=lambda upload: (upload.created_us, upload.id), reverse=True)
+        uploads = [upload for path in self.root.glob("*.json") if (upload := self.load(path.stem))]
+        return sorted(uploads, key=lambda upload: (upload.created_us, upload.id), reverse=True)
 
     def _is_alive(self, import_id: str) -> bool:
         try:
@@ -271,9 +271,9 @@ class ImportQueue:
         return False
 
     def _remove_stale(self) -> None:
-        for place, upload in enumerate(self._list()):
+        for position, upload in enumerate(self._list()):
             old = upload.has_ended and _now_us() - upload.updated_us > KEEP_US
-            if old or (place >= MOST_KEPT and upload.has_ended):
+            if old or (position >= MOST_KEPT and upload.has_ended):
                 self.remove(upload.id)
         for folder in self.root.iterdir():
             if folder.is_dir() and not folder.is_symlink() and not self._is_alive(folder.name):
