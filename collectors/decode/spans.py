@@ -7,6 +7,7 @@ are read in one match, by the log's reader with the envelope where no text is ke
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -65,7 +66,8 @@ def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -
     """Return the span of any chromium_event; None where the record is none."""
     try:
         body = json.loads(captured.payload) if isinstance(captured.payload, str) else captured.metadata
-        at_us, phase, name = round(body["ts"]), body["ph"], body["name"]
+        at_us = math.floor(body["ts"] * 2 + 1) // 2  # half a microsecond rounds up, as in a plain span
+        phase, name = body["ph"], body["name"]
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None
     args = body.get("args")

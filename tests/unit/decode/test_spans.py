@@ -49,6 +49,8 @@ def read(text: str, *, texts: bool) -> SpanSeen:
         {},
         {"ts": 1763695668523774.75},
         {"ts": 12.25},
+        {"ts": 12.5},
+        {"ts": 1763695668523774.5},
         {"ph": "E", "args": {}},
         {"ph": "i", "args": {"compile_id": "None"}},
     ],
