@@ -15,7 +15,7 @@ import numpy as np
 from compileboard.app.analysis.regression.change_points import ChangePoint, detect_change_points, may_have_change
 from compileboard.app.analysis.regression.drift import OF_MODEL, OF_SUITE, Drift, detect_drift, find_changes, is_stopped
 from compileboard.app.analysis.regression.noise import Ints, prepare
-from compileboard.app.incidents.series import MeasuredRuns, Series, make_series_key
+from compileboard.app.incidents.series import MeasuredRuns, Series, SeriesKey, make_series_key
 from compileboard.app.queries.dashboard.incidents import SeriesChange
 from compileboard.collectors.contract.verdicts import COMPARED, SideValues, direct, judge_sides
 from compileboard.collectors.store.dashboard.series_changes import SERIES
@@ -50,7 +50,7 @@ class DetectedChange:
     after_count: int
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> SeriesKey:
         """Return the identity of the series."""
         return make_series_key(self.subject, self.configuration, self.branch, self.metric)
 
@@ -246,7 +246,7 @@ def _shared_fields(series: Series, change_point: ChangePoint | Drift) -> dict[st
 _ID_BYTES = 10
 
 
-def key_of(change: SeriesChange) -> tuple[Any, ...]:
+def key_of(change: SeriesChange) -> SeriesKey:
     """Return the identity of a stored change's series, as Series and DetectedChange have it."""
     return make_series_key(
         change.subject, {name: getattr(change, name) for name in SERIES}, change.branch, change.metric

@@ -52,6 +52,7 @@ def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[Series
     return sorted(runs, key=lambda run: (order.positions[run.commit or ""], run.started_us, run.id))
 
 
+SeriesKey = tuple[Any, ...]
 FEWEST_POINTS = 5
 _NUMBERS = tuple(metric.name for metric in METRICS)
 _MEASURED = np.array([metric.kind == "value" for metric in METRICS])  # it says nothing of a wrong answer
@@ -81,7 +82,7 @@ class Series:
     speeds: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> SeriesKey:
         """Return the identity of the series."""
         return make_series_key(self.subject, self.configuration, self.branch, self.metric.name)
 
@@ -100,9 +101,14 @@ class MeasuredRuns:
         return run_id in ranks and any(ranks[measured_id] > ranks[run_id] for measured_id in self.run_ids)
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> SeriesKey:
         """Return the identity of the series that says whether the model, or how much of the suite, passes."""
         return make_series_key(self.subject, self.configuration, self.branch, self.metric)
+
+    @property
+    def suite_key(self) -> SeriesKey:
+        """Return what the series of one suite have in common."""
+        return (*(self.configuration[name] for name in SET), self.branch)
 
     @property
     def metric(self) -> str:
@@ -110,7 +116,7 @@ class MeasuredRuns:
         return PASSES.name if self.subject == "model" else "pass_ratio"
 
 
-def make_series_key(subject: str, configuration: Mapping[str, Any], branch: str, metric: str) -> tuple[Any, ...]:
+def make_series_key(subject: str, configuration: Mapping[str, Any], branch: str, metric: str) -> SeriesKey:
     """Return the identity of a series of a branch."""
     return (subject, *(configuration[name] for name in SERIES), branch, metric)
 
@@ -118,14 +124,10 @@ def make_series_key(subject: str, configuration: Mapping[str, Any], branch: str,
 class RunOrder:
     """The runs that have ended: `ranks` has the rank of each in its branch, `counts` how many a branch has."""
 
-    def __init__(self, runs: Iterable[SeriesRun], ranks: Mapping[str, int] | None = None) -> None:
-        ended = [run for run in runs if run.state != "running"]
-        by_time = {series_run.id: rank for rank, series_run in enumerate(ended)}
-        self.ranks: Mapping[str, int] = (
-            by_time if ranks is None else {series_run.id: ranks[series_run.id] for series_run in ended}
-        )
-        self.runs = {series_run.id: series_run for series_run in ended}
-        self.counts = Counter(series_run.branch for series_run in ended)
+    def __init__(self, runs: Iterable[SeriesRun], ranks: Mapping[str, int]) -> None:
+        self.runs = {run.id: run for run in runs if run.state != "running"}
+        self.ranks = {run_id: ranks[run_id] for run_id in self.runs}
+        self.counts = Counter(run.branch for run in self.runs.values())
 
     def split(self, run_ids: Iterable[str]) -> dict[str, list[int]]:
         """Return for each branch the positions of its runs among those given, in their order."""
@@ -190,41 +192,32 @@ def _find_measured_runs(points: ModelPoints, order: RunOrder) -> list[MeasuredRu
     return [MeasuredRuns(points.key, branch, [there[index] for index in chosen]) for branch, chosen in split.items()]
 
 
-def find_suite_runs(measured_runs: Iterable[MeasuredRuns]) -> dict[tuple[Any, ...], set[str]]:
+def find_suite_runs(measured_runs: Iterable[MeasuredRuns]) -> dict[SeriesKey, set[str]]:
     """Return, for what suites were measured as on each branch, the runs that had most of the usual models.
 
     A run of some chosen models is no run of the suite: the others did not stop.
     """
-    counts: dict[tuple[Any, ...], dict[str, int]] = {}
+    counts: dict[SeriesKey, Counter[str]] = {}
     for measured in measured_runs:
-        run_counts = counts.setdefault(find_configuration(measured.configuration, measured.branch), {})
-        for run_id in measured.run_ids:
-            run_counts[run_id] = run_counts.get(run_id, 0) + 1
+        counts.setdefault(measured.suite_key, Counter()).update(measured.run_ids)
     suite_runs = {}
-    for configuration, by_run in counts.items():
+    for suite_key, by_run in counts.items():
         usual = float(np.median(list(by_run.values())))
         # Of few models one that stopped is already more than the share.
         least = min(_USUAL_SHARE * usual, usual - 1 if usual >= _FEW_MODELS else usual)
-        suite_runs[configuration] = {run_id for run_id, count in by_run.items() if count >= least}
+        suite_runs[suite_key] = {run_id for run_id, count in by_run.items() if count >= least}
     return suite_runs
 
 
 def merge_suites(measured_runs: Iterable[MeasuredRuns], ranks: Mapping[str, int]) -> list[MeasuredRuns]:
     """Return the runs that measured each suite on each branch, or a part of it."""
-    suite_run_ids: dict[tuple[Any, ...], dict[str, None]] = {}
+    suites: dict[SeriesKey, set[str]] = {}
     for measured in measured_runs:
-        suite_run_ids.setdefault(find_configuration(measured.configuration, measured.branch), {}).update(
-            dict.fromkeys(measured.run_ids)
-        )
+        suites.setdefault(measured.suite_key, set()).update(measured.run_ids)
     return [
-        MeasuredRuns(_EMPTY_KEY | dict(zip(SET, suite)), suite[-1], sorted(run_ids, key=ranks.__getitem__), "suite")
-        for suite, run_ids in suite_run_ids.items()
+        MeasuredRuns(_EMPTY_KEY | dict(zip(SET, key)), key[-1], sorted(run_ids, key=ranks.__getitem__), "suite")
+        for key, run_ids in suites.items()
     ]
-
-
-def find_configuration(configuration: Mapping[str, Any], branch: str) -> tuple[Any, ...]:
-    """Return what the series of one suite have in common."""
-    return (*(configuration[name] for name in SET), branch)
 
 
 def read_suite_series(engine: Engine, order: RunOrder, suites: Sequence[str] | None = None) -> Iterator[Series]:
@@ -232,7 +225,7 @@ def read_suite_series(engine: Engine, order: RunOrder, suites: Sequence[str] | N
 
     A run of other than the usual number of models is left out: a mean over other models is another mean.
     """
-    judged: set[tuple[Any, ...]] = set()
+    judged: set[SeriesKey] = set()
     for definition, names in ((HUD, None), (SUMMARIZE_PERF, _WITHOUT_ACCURACY)):
         for of_set, summaries in list_suite_points(engine, definition.name, suites):
             suite = tuple(of_set.values())

@@ -17,7 +17,7 @@ from compileboard.app.incidents.series import (
     MeasuredRuns,
     RunOrder,
     Series,
-    find_configuration,
+    SeriesKey,
     find_suite_runs,
     merge_suites,
     rank_runs,
@@ -87,7 +87,7 @@ class SeriesScanner:
     def scan(self, stored: Sequence[SeriesChange]) -> _Changes:
         """Detect the changes, and return what is to be written."""
         order = RunOrder(self._pending.runs, rank_runs(self._engine, self._pending.runs))
-        stored_by_key: dict[tuple[Any, ...], list[SeriesChange]] = {}
+        stored_by_key: dict[SeriesKey, list[SeriesChange]] = {}
         for change in stored:
             stored_by_key.setdefault(key_of(change), []).append(change)
         evidence, changes = EvidenceCollector(self._reader), _Changes()
@@ -109,14 +109,14 @@ class SeriesScanner:
         return changes
 
     def _read(
-        self, order: RunOrder, stored_by_key: Mapping[tuple[Any, ...], Sequence[SeriesChange]]
+        self, order: RunOrder, stored_by_key: Mapping[SeriesKey, Sequence[SeriesChange]]
     ) -> tuple[Iterator[Series], list[MeasuredRuns]]:
         """Read the series that may have changed, and the runs that measured each series of the touched branches."""
         measured_runs: list[MeasuredRuns] = []
         if self._pending.needs_full_scan:
             return self._read_all(order, measured_runs), measured_runs
         touched = set(list_series_of(self._engine, self._pending.run_ids))
-        changed_keys: dict[int, set[tuple[Any, ...]]] = {}
+        changed_keys: dict[int, set[SeriesKey]] = {}
         for series_id, series_list, measured in read_model_series(self._engine, order, run_ids=self._list_tail(order)):
             measured_runs.extend(measured)
             if series_id in touched:
@@ -138,7 +138,7 @@ class SeriesScanner:
         yield from read_suite_series(self._engine, order)
         yield from read_run_series(self._engine, order)
 
-    def _read_changed(self, order: RunOrder, changed_keys: Mapping[int, Set[tuple[Any, ...]]]) -> Iterator[Series]:
+    def _read_changed(self, order: RunOrder, changed_keys: Mapping[int, Set[SeriesKey]]) -> Iterator[Series]:
         for series_id, series_list, _present in (
             read_model_series(self._engine, order, list(changed_keys)) if changed_keys else ()
         ):
@@ -161,7 +161,7 @@ def _list_others(measured_runs: Sequence[MeasuredRuns], order: RunOrder) -> Iter
     """Yield the runs that measured each model and suite, and those that measured its suite or, of a suite, any."""
     suite_runs = find_suite_runs(measured_runs)
     for measured in measured_runs:
-        yield measured, suite_runs[find_configuration(measured.configuration, measured.branch)]
+        yield measured, suite_runs[measured.suite_key]
     of_branch: dict[str, set[str]] = {}
     suites = merge_suites(measured_runs, order.ranks)
     for suite in suites:
