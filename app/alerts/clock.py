@@ -19,7 +19,7 @@ _DIGEST = re.compile(rf"(?:daily|weekly ({'|'.join(DAYS)})) ({_TIME.pattern})")
 
 @dataclass(frozen=True)
 class Quiet:
-    """Hold when nothing is sent: from one minute of the day to another, over midnight where that is earlier.
+    """When nothing is sent: from one minute of the day to another, over midnight where that is earlier.
 
     Units: minutes since midnight; the same twice is no hours at all. Days are 0 for Monday.
     """
@@ -34,7 +34,7 @@ NEVER_QUIET = Quiet()
 
 @dataclass(frozen=True)
 class Digest:
-    """Hold when a digest goes out; `weekday` is None for every day."""
+    """When a digest goes out; `weekday` is None for every day."""
 
     minute: int
     weekday: int | None = None
@@ -60,7 +60,7 @@ def parse_digest(text: str) -> Digest | None:
 
 
 def is_quiet(quiet: Quiet, zone: ZoneInfo, now_us: int) -> bool:
-    """Tell whether nothing may be sent now."""
+    """Return True if nothing may be sent now."""
     here = _localize(now_us, zone)
     if here.weekday() in quiet.days:
         return True

@@ -77,7 +77,7 @@ MOST_FINDINGS = 500  # of one message
 
 @dataclass
 class SendReport:
-    """Hold what one pass did, counted in messages; `problems` says in sentences what went wrong."""
+    """What one pass did, counted in messages; `problems` are sentences on what went wrong."""
 
     sent_count: int = 0
     retried_count: int = 0

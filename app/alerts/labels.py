@@ -27,7 +27,7 @@ KIND_WORDS = {"webhook": "webhook, JSON", "slack": "webhook, Slack's form", "ema
 
 
 def describe_filters(rule: AlertRule) -> str:
-    """Say which findings are a rule's business."""
+    """Describe which findings a rule is about."""
     parts = [" or ".join(rule.direction)]
     parts += [f"of {' or '.join(rule.subject)}"] if rule.subject else []
     parts += [f"{name} {' or '.join(value)}" for name in PATTERNS if (value := getattr(rule, name))]
@@ -36,14 +36,14 @@ def describe_filters(rule: AlertRule) -> str:
 
 
 def describe_when(rule: AlertRule) -> str:
-    """Say when a rule sends."""
+    """Describe when a rule sends."""
     when = "at once" if rule.digest is None else f"as a digest, {rule.digest_text}"
     quiet = f", quiet {rule.quiet_text}" if rule.quiet_text else ""
     return f"{when}{quiet}{f' ({rule.zone.key})' if rule.digest or rule.quiet_text else ''}"
 
 
 def describe_channel(channel: Channel, environ: Mapping[str, str]) -> str:
-    """Say where a channel leads; an address that is a secret is named by its variable, where there is such a one."""
+    """Describe where a channel leads; an address that is a secret is named by its variable."""
     if channel.kind == "email":
         return (
             f"{KIND_WORDS[channel.kind]} to {', '.join(channel.to)} through {channel.host}"
@@ -54,7 +54,7 @@ def describe_channel(channel: Channel, environ: Mapping[str, str]) -> str:
 
 
 def describe_start(reader: sqlite3.Connection, rule: AlertRule) -> str:
-    """Say since when a rule runs, and from when on findings are its business."""
+    """Describe since when a rule runs, and from when on it is about findings."""
     start = get_rule_start(reader, rule.name)
     if start is None:
         since = "in the 24 hours before" if rule.since_us is None else f"from {format_time(rule.since_us)[:10]} on"
@@ -74,7 +74,7 @@ MOST_NAMED = 5
 
 
 def list_unmatched_patterns(engine: Engine, rule: AlertRule) -> list[str]:
-    """Say which patterns fit nothing here, and what there is; nothing where nothing was measured."""
+    """List which patterns match nothing here, and what there is; nothing where nothing was measured."""
     names = [
         series_name
         for series_name in list_series_names(engine)

@@ -37,7 +37,7 @@ def make_mail(message: AlertMessage, channel: Channel) -> EmailMessage:
 
 
 def send_mail(body: bytes, channel: Channel, environ: Mapping[str, str]) -> str:
-    """Give a mail to the server; return what it refused, '' for nothing.
+    """Send a mail to the server; return what it refused, '' for nothing.
 
     Raises: DeliveryFailed if it surely was not taken, DeliveryUnknown if it may have been.
     """
@@ -62,7 +62,7 @@ def _connect(channel: Channel) -> smtplib.SMTP:
 
 
 def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str]) -> list[str]:
-    """Say who writes to whom; return the addresses that were refused. Nothing is sent until here."""
+    """Send sender and recipients; return the addresses that were refused. Nothing is sent until here."""
     refused: list[str] = []
     try:
         server.ehlo_or_helo_if_needed()

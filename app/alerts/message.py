@@ -34,7 +34,7 @@ _UNSAID = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 
 @dataclass(frozen=True)
 class MessageLine:
-    """Hold one line, with the address that it leads to, or ''."""
+    """One line, with the address that it leads to, or ''."""
 
     text: str
     url: str = ""
@@ -42,7 +42,7 @@ class MessageLine:
 
 @dataclass(frozen=True)
 class MessagePart:
-    """Hold what is said of one range: its findings, and what lies in it, as (label, lines)."""
+    """One commit range: its findings, and what lies in it, as (label, lines)."""
 
     title: str
     lines: Sequence[MessageLine]
@@ -51,7 +51,7 @@ class MessagePart:
 
 @dataclass(frozen=True)
 class AlertMessage:
-    """Hold one message of one rule; `id` is the same whenever it is tried again."""
+    """One message of one rule; `id` is the same whenever it is tried again."""
 
     id: str
     rule: str
@@ -99,7 +99,7 @@ def make_test_message(rule: str, base_url: str, now_us: int) -> AlertMessage:
 
 
 def make_title(groups: Sequence[Incident]) -> str:
-    """Say in one line what happened: one finding, one range, or several."""
+    """Return in one line what happened: one finding, one range, or several."""
     findings = [finding for group in groups for finding in group.findings]
     if len(findings) == 1:
         return clean(describe_finding(findings[0]))
@@ -108,7 +108,7 @@ def make_title(groups: Sequence[Incident]) -> str:
 
 
 def summarize(findings: Sequence[SeriesChange]) -> str:
-    """Say of how many what happened: 43 models got worse (speedup)."""
+    """Describe how many got worse or better: 43 models got worse (speedup)."""
     subjects = {finding.subject for finding in findings}
     named = {(finding.subject, finding.suite, finding.model) for finding in findings}
     what = _SUBJECTS[findings[0].subject] if len(subjects) == 1 else "series"

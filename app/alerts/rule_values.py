@@ -21,39 +21,39 @@ Accept = Callable[[Any], Any]
 
 
 def parse_table(value: Any) -> dict[str, Any] | None:
-    """Take a table that has something."""
+    """Accept a table that is not empty."""
     return value if isinstance(value, dict) and value else None
 
 
 def parse_list(value: Any) -> list[Any] | None:
-    """Take a list that has something."""
+    """Accept a list that is not empty."""
     return value if isinstance(value, list) and value else None
 
 
 def parse_name(value: Any) -> str | None:
-    """Take a name."""
+    """Accept a name."""
     return value if isinstance(value, str) and NAME.fullmatch(value) else None
 
 
 def parse_variable(value: Any) -> str | None:
-    """Take the name of an environment variable."""
+    """Accept the name of an environment variable."""
     return value if isinstance(value, str) and VARIABLE.fullmatch(value) else None
 
 
 def parse_host(value: Any) -> str | None:
-    """Take a host's name or address."""
+    """Accept a host's name or address."""
     return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", value) else None
 
 
 def parse_texts(value: Any) -> tuple[str, ...] | None:
-    """Take a text, or a list of texts."""
+    """Accept a text, or a list of texts."""
     texts = [value] if isinstance(value, str) else value
     good = isinstance(texts, list) and texts and all(isinstance(text, str) and 0 < len(text) <= 500 for text in texts)
     return tuple(texts) if good else None
 
 
 def parse_metrics(value: Any) -> tuple[str, ...] | None:
-    """Take patterns that fit some metric each."""
+    """Accept patterns that match some metric each."""
     texts = parse_texts(value)
     return texts if texts and all(keep_fitting(list_metric_names(), text) for text in texts) else None
 
@@ -74,14 +74,14 @@ def one_of(known: tuple[str, ...]) -> Accept:
 
 
 def format_one_of(known: tuple[str, ...]) -> str:
-    """Say what words are known."""
+    """Format the known words as a sentence has them."""
     return (
         ", ".join(known[:-1]) + " or " + known[-1] if len(known) > 1 else "".join(known) or "channels, of which none is"
     )
 
 
 def parse_days(value: Any) -> tuple[int, ...] | None:
-    """Take some days of the week, not all of them."""
+    """Accept some days of the week, not all of them."""
     texts = parse_texts(value)
     good = texts and set(texts) <= set(DAYS) and len(set(texts)) < len(DAYS)
     return tuple(DAYS.index(text) for text in texts) if texts and good else None
@@ -93,12 +93,12 @@ def parse_whole(low: int, high: int) -> Accept:
 
 
 def parse_percent(value: Any) -> float | None:
-    """Take a number of percent."""
+    """Accept a number of percent."""
     return float(value) if type(value) in (int, float) and 0 <= value < 1e9 else None
 
 
 def parse_zone(value: Any) -> ZoneInfo | None:
-    """Take a time zone's name."""
+    """Accept a time zone's name."""
     try:
         return ZoneInfo(value) if isinstance(value, str) and value else None
     except (KeyError, ValueError, OSError):  # KeyError: no such zone; the others: names that are paths
@@ -106,14 +106,14 @@ def parse_zone(value: Any) -> ZoneInfo | None:
 
 
 def parse_date(value: Any) -> int | None:
-    """Take a day, as its first moment in UTC."""
+    """Accept a day, as its first moment in UTC."""
     if isinstance(value, datetime) or not isinstance(value, date):
         return None
     return round(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp()) * 1_000_000
 
 
 def parse_url(value: Any) -> str | None:
-    """Take an address of a page, without a password in it."""
+    """Accept the address of a page, without a password in it."""
     if not isinstance(value, str) or re.search(r"[\s\x00-\x20\x7f<>\"]", value):
         return None
     try:
@@ -125,7 +125,7 @@ def parse_url(value: Any) -> str | None:
 
 
 def parse_address(value: Any) -> str | None:
-    """Take one address of an e-mail."""
+    """Accept one e-mail address."""
     if not isinstance(value, str) or re.search(r"[\x00-\x1f\x7f]", value):
         return None
     _name, address = parseaddr(value)
@@ -134,7 +134,7 @@ def parse_address(value: Any) -> str | None:
 
 
 def parse_addresses(value: Any) -> tuple[str, ...] | None:
-    """Take addresses of an e-mail."""
+    """Accept e-mail addresses."""
     texts = parse_texts(value)
     return texts if texts and all(parse_address(text) for text in texts) else None
 

@@ -16,7 +16,7 @@ SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
 
 @dataclass(frozen=True)
 class Channel:
-    """Hold where messages go; secrets are named by their environment variables and never held."""
+    """Where messages go; secrets are named by their environment variables and never stored."""
 
     name: str
     kind: str  # webhook | slack | email
@@ -41,7 +41,7 @@ class Channel:
         return [key for key, name in self.variables.items() if not environ.get(name)]
 
     def describe_unset(self, environ: Mapping[str, str]) -> str:
-        """Say which variables are not set, '' if all are."""
+        """Describe which variables are not set, '' if all are."""
         keys = self.list_unset(environ)
         verb = "names a variable that is" if len(keys) == 1 else "name variables that are"
         return f"{', '.join(keys)} {verb} not set" if keys else ""
@@ -49,7 +49,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class AlertRule:
-    """Hold one rule. Filters are patterns as of file names (`resnet*`); none is no limit."""
+    """One rule. Filters are patterns as of file names (`resnet*`); none is no limit."""
 
     name: str
     channels: tuple[str, ...]
@@ -71,7 +71,7 @@ class AlertRule:
 
 @dataclass(frozen=True)
 class Rules:
-    """Hold what one file says."""
+    """The content of one file."""
 
     path: str
     base_url: str
@@ -80,7 +80,7 @@ class Rules:
 
 
 class RulesError(ValueError):
-    """Say what in a file of rules cannot be used; `mistakes` has a sentence for each."""
+    """A file of rules cannot be used; `mistakes` has a sentence for each mistake."""
 
     def __init__(self, mistakes: list[str]) -> None:
         self.mistakes = mistakes
@@ -91,7 +91,7 @@ PATTERNS = ("suite", "model", "metric", "branch", "hardware")
 
 
 def matches(rule: AlertRule, change: SeriesChange) -> bool:
-    """Tell whether a finding is a rule's business. What has no size, as a failure, is never too small."""
+    """Return True if a rule is about a finding. What has no size, as a failure, is never too small."""
     if change.direction not in rule.direction or (rule.subject and change.subject not in rule.subject):
         return False
     if change.relative is not None and abs(change.relative) * 100 < rule.least_percent:
@@ -100,7 +100,7 @@ def matches(rule: AlertRule, change: SeriesChange) -> bool:
 
 
 def fits(patterns: tuple[str, ...], value: str) -> bool:
-    """Tell whether a value fits one of some patterns; none is no limit."""
+    """Return True if a value matches one of some patterns; none is no limit."""
     return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
 
 

@@ -110,7 +110,7 @@ class RulesTable:
         self.where, self.values, self.mistakes = where, values, mistakes
 
     def say(self, key: str, came: object, expected: str) -> None:
-        """Keep a mistake: what came, and what is expected. People paste a password where its variable is named."""
+        """Add a mistake: what came, and what is expected. People paste a password where its variable is named."""
         hidden = "not a name that a variable can have (it may be a secret and is not shown)"
         is_secret = key.endswith("_env")
         self.mistakes.append(f"{self.where}: {key} is {hidden if is_secret else show(came)}; expected {expected}")

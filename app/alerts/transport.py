@@ -15,11 +15,11 @@ from compileboard.app.resources import __version__
 
 
 class DeliveryFailed(Exception):
-    """Say why a message surely did not arrive; it may be tried again."""
+    """A message surely did not arrive; it may be tried again."""
 
 
 class DeliveryUnknown(Exception):
-    """Say why nobody knows whether a message arrived; it must not be tried again."""
+    """Nobody knows whether a message arrived; it must not be tried again."""
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def post_json(url: str, body: bytes, headers: Mapping[str, str], timeout_s: floa
 
 
 def _redact(text: str, parts: SplitResult) -> str:
-    """Take the address out of an answer: 404s like to repeat it."""
+    """Remove the address from an answer: 404s like to repeat it."""
     whole = f"{parts.path}?{parts.query}"
     pieces = {whole, *re.split("[/?&=]", whole), parts.path, parts.query, parts.password or ""}
     for piece in sorted((piece for piece in pieces if len(piece) >= LEAST_SECRET), key=len, reverse=True):

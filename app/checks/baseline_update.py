@@ -11,7 +11,7 @@ from compileboard.app.checks.tables import CannotCompare
 
 @dataclass(frozen=True)
 class BaselineChange:
-    """Say what an update changes of one model: added, changed or removed, and which cells."""
+    """What an update changes of one model: added, changed or removed, and which cells."""
 
     model: str
     word: str
@@ -19,7 +19,7 @@ class BaselineChange:
 
 
 def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
-    """Put a run's rows, breaks and causes of the given models in place of those kept; of all where none is given.
+    """Replace the saved rows, breaks and causes of the given models by a run's; of all where none is given.
 
     Raises: CannotCompare if neither side has one of the models.
     """
@@ -51,7 +51,7 @@ def _merge_breaks(saved: Side, run: Side, field: str, names: set[str]) -> tuple[
 
 
 def list_changes(before: Side, after: Side) -> list[BaselineChange]:
-    """Say what differs between what was kept and what is kept now."""
+    """List what differs between a saved side and the new one."""
     old, new = {row.key: row for row in before.rows}, {row.key: row for row in after.rows}
     changes = []
     for key in sorted(old.keys() | new.keys()):

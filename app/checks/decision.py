@@ -1,4 +1,4 @@
-"""Put two sides under rules."""
+"""Apply rules to two sides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compileboard.exit_codes import DONE, FAILED, REFUSED
 
 @dataclass(frozen=True)
 class RuleReport:
-    """Hold what one rule found; `lacks` says why it could not look, where it could not.
+    """The verdicts of one rule; `lacks` says why it could not be applied, where it could not.
 
     `is_due` tells that the baseline has what the rule compares: not to look is then no pass.
     """
@@ -36,7 +36,7 @@ class RuleReport:
 
 @dataclass(frozen=True)
 class Report:
-    """Hold what came of a comparison."""
+    """The outcome of a check."""
 
     run: str
     baseline: str | None
@@ -46,7 +46,7 @@ class Report:
     model_counts: Mapping[str, int] | None = None  # by Compare's verdicts; None where a side is a bare CSV
 
     def fails(self, verdict: RuleVerdict) -> bool:
-        """Tell whether a verdict fails the check."""
+        """Return True if a verdict fails the check."""
         return verdict.outcome == FAIL or (verdict.outcome == IMPROVED and not self.allow_improvement)
 
     @property
@@ -66,7 +66,7 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """Say in one line what came of it."""
+        """Return the outcome in one line."""
         looked = [rule for rule in self.rules if not rule.lacks]
         rules = f"{len(looked)} rule{'' if len(looked) == 1 else 's'}"
         against = f" against {self.baseline}" if self.baseline else ""
@@ -91,7 +91,7 @@ def compare(
     allow_environment_change: bool = False,
     notes: Iterable[str] = (),
 ) -> Report:
-    """Put both sides under the named rules; `notes` are warnings of the choice of results.
+    """Apply the named rules to both sides; `notes` are warnings of the choice of results.
 
     Raises: CannotCompare if that would mean nothing, or there is no such rule.
     """

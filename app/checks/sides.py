@@ -109,7 +109,7 @@ def _find_keys(change: SeriesChange, run: RunRow, rows: Iterable[RuleInput]) -> 
 
 
 def _fits(row: RuleInput, name: str, change: SeriesChange) -> bool:
-    """Tell whether a field is the same; what one of both does not say fits everything."""
+    """Return True if a field is the same; what one of both does not know fits everything."""
     ours, theirs = row.series.get(name) or None, getattr(change, name) or None
     return ours is None or theirs is None or ours == theirs
 
@@ -212,7 +212,7 @@ def _by_model(items: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[
 
 
 def choose(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Side:
-    """Keep the rows that have this in their series, and these models; a bare CSV has no series to ask.
+    """Return a side with the rows of these fields and models alone; a bare CSV has no fields.
 
     Raises: CannotCompare if `wanted` leaves none of the side's rows.
     """

@@ -46,7 +46,7 @@ _CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
 
 
 class CannotCompare(FilterError):
-    """Say what is not there to compare, and what to do; `flags` is what the command line can be told besides."""
+    """What is not there to compare, and what to do; `flags` names options of the command line for it."""
 
     def __init__(self, message: str, *, flags: str = "") -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class CannotCompare(FilterError):
 
 
 def is_file(text: str) -> bool:
-    """Tell whether a text names a CSV rather than something in the database; a baseline's name may have slashes."""
+    """Return True if a text names a CSV, not something in the database; a baseline's name may have slashes."""
     if text.startswith("baseline:"):
         return False
     return text.lower().endswith(".csv") or text.startswith((os.sep, f".{os.sep}", f"..{os.sep}"))

@@ -60,7 +60,7 @@ def delete(run: str, db: str) -> int:
 @run_argument
 @db_option
 def restore(run: str, db: str) -> int:
-    """Put a deleted run back."""
+    """Restore a deleted run."""
     open_reader(db).close()  # says what is wrong with it
     with closing(open_writer(db, create=False)) as writer:
         try:

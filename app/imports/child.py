@@ -204,7 +204,7 @@ def _kept(slot: QueueEntry) -> str:
 
 
 def _close_run(slot: QueueEntry, settings: Settings) -> None:
-    """Say of a run whose import was killed that it is not going on."""
+    """Store that a run whose import was killed is not going on."""
     if slot.upload.run_id is None:
         return
     # Imported here: a server that reads has no use for what writes events, and starts without it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class UploadRejected(Exception):
-    """Say with which status and sentence, and when to try again."""
+    """An upload is rejected: the status, the sentence, and when to try again."""
 
     def __init__(self, status: int, message: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ _MOST_TAGS = 20
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Hold what was asked for."""
+    """Options of an upload."""
 
     name: str | None = None
     suite: str | None = None

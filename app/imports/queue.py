@@ -81,7 +81,7 @@ def _now_us() -> int:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; it goes with the process, however that ends."""
+    """A lock file; it goes with the process, however that ends."""
     descriptor = _lock(path, fcntl.LOCK_EX)
     try:
         yield
@@ -100,7 +100,7 @@ def _lock(path: Path, operation: int) -> int:
 
 
 class QueueEntry:
-    """Look after one import; only the process that let it in has this."""
+    """One import; only the process that admitted it has this."""
 
     def __init__(self, shelf: ImportQueue, alive: int, upload: Import) -> None:
         self._shelf = shelf
@@ -114,7 +114,7 @@ class QueueEntry:
         self._shelf.write(self.upload)
 
     def close(self) -> None:
-        """Take the files away; how it ended stays."""
+        """Delete the files; how it ended stays."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):
             os.close(self._alive)
@@ -159,7 +159,7 @@ class ImportLane:
             self._first = None
 
     def leave(self) -> None:
-        """Give back what is held."""
+        """Release the lock."""
         self._leave_first()
         if self._second is not None:
             os.close(self._second)
@@ -167,7 +167,7 @@ class ImportLane:
 
 
 class ImportQueue:
-    """Hold the imports of one database."""
+    """The imports of one database."""
 
     def __init__(self, database: str) -> None:
         self.root = Path(f"{os.path.abspath(database)}-imports")
@@ -221,7 +221,7 @@ class ImportQueue:
         return self._list()[:limit]
 
     def clear(self) -> None:
-        """Take away what an earlier server left behind."""
+        """Delete what an earlier server left behind."""
         if self.root.is_dir():
             with _locked(self.root / "admit"):
                 self._remove_stale()
@@ -233,7 +233,7 @@ class ImportQueue:
         new.replace(self.root / f"{upload.id}.json")
 
     def remove(self, import_id: str) -> None:
-        """Take an import off the list."""
+        """Remove an import from the list."""
         (self.root / f"{import_id}.json").unlink(missing_ok=True)
 
     def _make_root(self) -> None:

@@ -37,7 +37,7 @@ _MOST_NAME = 200
 
 @dataclass
 class Received:
-    """Hold what came: files by number, their names as text, and the form's fields."""
+    """What was received: files by number, their names as text, and the form's fields."""
 
     folder: Path
     names: dict[str, str] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: s
 
 
 def too_large(environ: Mapping[str, Any], limit_bytes: int) -> UploadRejected | None:
-    """Say from its head alone that a body is too large."""
+    """Return the rejection of a body whose head says that it is too large, or None."""
     expected = get_content_length(cast("dict[str, Any]", environ))
     return _too_large(limit_bytes, expected) if expected is not None and expected > limit_bytes else None
 
@@ -129,7 +129,7 @@ class _Counted:
 
 
 class _NumberedFile:
-    """Take one part of a form; closed as soon as the parser has written it, for there may be a thousand."""
+    """Receive one part of a form; closed as soon as the parser has written it, for there may be a thousand."""
 
     def __init__(self, path: Path, received: Received) -> None:
         self.name = None
@@ -316,7 +316,7 @@ def _run_import(
 
 
 def _audit(action: str, subject: str, label: str, settings: Settings, origin: ActionOrigin) -> None:
-    """Keep who sent it; a batch of another import may have to end first."""
+    """Record who sent it; a batch of another import may have to end first."""
     try:
         with closing(open_writer(settings.db, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
             record_action(writer, action, subject, origin, detail=label)

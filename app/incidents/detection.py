@@ -256,7 +256,7 @@ def key_of(change: SeriesChange) -> SeriesKey:
 def match(
     detected: Sequence[DetectedChange], stored: Iterable[SeriesChange], ranks: Mapping[str, int]
 ) -> tuple[list[tuple[str, DetectedChange, SeriesChange | None]], list[SeriesChange]]:
-    """Give each change of one series its id; return the stored ones that were not detected again.
+    """Match each change of one series with its id; return the stored ones that were not detected again.
 
     A change is the stored one of the same kind and direction whose range of runs touches its own, the nearest first.
     One whose runs were deleted can be neither detected nor lost: it stays as it is.

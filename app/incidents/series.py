@@ -28,7 +28,7 @@ from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SE
 
 
 def rank_runs(engine: Engine, runs: Sequence[SeriesRun]) -> Mapping[str, int]:
-    """Give each run its rank within its branch; an older commit that is measured later stands where it belongs."""
+    """Return the rank of each run in its branch; an older commit that is measured later stands where it belongs."""
     commits = {run.commit for run in runs if run.commit}
     parents = cached_ancestry(engine, sorted(commits))
     branches: dict[str, list[SeriesRun]] = {}

@@ -74,7 +74,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class NamedSide:
-    """Hold what a text names: runs, the newest first, or a baseline."""
+    """What a text names: runs, the newest first, or a baseline."""
 
     asked: str
     runs: tuple[RunDetail, ...]
@@ -83,7 +83,7 @@ class NamedSide:
 
 @dataclass(frozen=True)
 class SideChoice:
-    """Hold one side that a page offers.
+    """One side that a page offers.
 
     Units: started_us is since the epoch, of its newest run.
     """

@@ -65,7 +65,7 @@ RULE = Rule(
 
 
 def check_csv(actual: Side, _expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Look for "pass" in every model's accuracy."""
+    """Check that every model's accuracy has "pass" in it."""
     verdicts = []
     for row in actual.rows:
         accuracy = row.cells.get("accuracy")

@@ -37,7 +37,7 @@ def compare(
 
 
 def need_recorded(attribute: str, what: str) -> Callable[[Side, Side, RuleOptions], str]:
-    """Say of a rule that both sides must have recorded these things, and not only their number."""
+    """Make a rule's `applies`: both sides have recorded these things, and not only their number."""
 
     def applies(actual: Side, expected: Side, _options: RuleOptions) -> str:
         without = next((side.title for side in (actual, expected) if getattr(side, attribute) is None), None)
@@ -47,7 +47,7 @@ def need_recorded(attribute: str, what: str) -> Callable[[Side, Side, RuleOption
 
 
 class _Known:
-    """Tell whether a side has a distinct thing; in its own model where both sides have it and this one says models."""
+    """The distinct things of a side; by model where both sides have the model and this one tells models."""
 
     def __init__(self, side: Sequence[RuleDistinct], models: set[str]) -> None:
         self._models = models if any(rule_distinct.model is not None for rule_distinct in side) else set[str]()

@@ -7,7 +7,7 @@ from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, OpenIncident, 
 
 
 def check(actual: Side, _expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Say every finding of what the run measured; a suspected one waits for another run, and fails nothing."""
+    """List every open finding of what the run measured; a suspected one waits for another run, and fails nothing."""
     names = {row.key: row.name for row in actual.rows}
     concerned = [finding for finding in actual.findings or () if all(key in names for key in finding.keys)]
     verdicts = [_make_verdict(incident, names) for incident in concerned]

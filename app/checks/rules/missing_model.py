@@ -6,7 +6,7 @@ from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleOpti
 
 
 def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Look for every model of the baseline."""
+    """Check that the run has every model of the baseline."""
     rows = {row.name: row for row in actual.rows}
     ran = {row.name for row in expected.rows if row.cells.get("status") not in ("skipped", "not_run")}
     verdicts = []
@@ -42,7 +42,7 @@ RULE = Rule(
 
 
 def check_baseline(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Look for every model of the run."""
+    """Check that the baseline has every model of the run."""
     known = expected.names()
     detail = f"not in {expected.title}"
     return [

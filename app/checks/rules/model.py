@@ -46,7 +46,7 @@ class RuleInput:
 
 @dataclass(frozen=True)
 class RuleDistinct:
-    """Hold one distinct graph break or cause of recompiles, with the model that had it where the task tells."""
+    """One distinct graph break or recompile cause, with its model where the task tells."""
 
     fingerprint: str
     model: str | None
@@ -60,7 +60,7 @@ class RuleDistinct:
 
 @dataclass(frozen=True)
 class OpenIncident:
-    """Hold one open finding, with the keys of the rows that it is about."""
+    """One open finding, with the keys of the rows that it is about."""
 
     keys: tuple[str, ...]
     finding: SeriesChange
@@ -68,7 +68,7 @@ class OpenIncident:
 
 @dataclass(frozen=True)
 class Side:
-    """Hold one side of a comparison. What is None was never recorded, or looked for, not absent."""
+    """One side of a check. None was never recorded or looked for; it is not absent."""
 
     title: str
     rows: tuple[RuleInput, ...]
@@ -96,13 +96,13 @@ class Side:
         return rows
 
     def has(self, column: str) -> bool:
-        """Tell whether any row has that column."""
+        """Return True if any row has that column."""
         return any(column in row.cells for row in self.rows)
 
 
 @dataclass(frozen=True)
 class RuleOptions:
-    """Hold what a rule may be told."""
+    """Options of the rules."""
 
     flaky: frozenset[str] = frozenset()
     threshold: float | None = None
@@ -115,7 +115,7 @@ class RuleOptions:
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """Say what a rule found of one model."""
+    """The verdict of a rule on one model."""
 
     rule: str
     name: str
@@ -126,7 +126,7 @@ class RuleVerdict:
 
 @dataclass(frozen=True)
 class Rule:
-    """Describe one rule. `words` are its verdicts; `applies` says of what it needs which is missing, else ''."""
+    """One rule. `words` are its verdicts; `applies` returns what it needs and a side lacks, else ''."""
 
     name: str
     about: str
@@ -149,7 +149,7 @@ class Rule:
 
 
 def is_empty(cell: Any) -> bool:
-    """Tell whether a cell says nothing."""
+    """Return True if a cell is empty."""
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
@@ -179,7 +179,7 @@ def show(cell: Any) -> str:
 
 
 def describe_lack(side: Side, columns: Sequence[str]) -> str:
-    """Say why a side has none of these columns: a run without results may have recorded what they count."""
+    """Describe why a side has none of these columns: a run without results may have recorded what they count."""
     names = " or ".join(columns)
     if side.rows:
         return f"the results of {side.title} have no {names}"
@@ -201,6 +201,6 @@ def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, Rul
 
 
 def in_order(verdicts: Iterable[RuleVerdict]) -> list[RuleVerdict]:
-    """Put what fails first, and keep the order within."""
+    """Sort what fails to the front, and keep the order within."""
     rank = {FAIL: 0, IMPROVED: 1, NOTE: 2, PASS: 3}
     return sorted(verdicts, key=lambda verdict: rank[verdict.outcome])

@@ -1,4 +1,4 @@
-"""Give both sides' rows the names that they are compared by: the model, and what tells its configurations apart."""
+"""Names that both sides' rows are compared by: the model, and what tells its configurations apart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONFIGURATION = tuple(name for name in MODEL_FIELDS if name not in ("model", "b
 
 
 class Ambiguous(ValueError):
-    """Say which results have the same name."""
+    """Several results of one side have the same name."""
 
 
 def pair(actual: Side, expected: Side) -> tuple[Side, Side]:

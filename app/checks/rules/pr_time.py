@@ -72,7 +72,7 @@ def propose(actual: Side, expected: Side, options: RuleOptions) -> Iterator[tupl
 
 
 def round_down(number: int) -> int:
-    """Keep the first four digits and write zeros for the others."""
+    """Return the first four digits, with zeros for the others."""
     dropped: int = 10 ** max(0, len(str(abs(number))) - KEPT_DIGITS)
     return (number // dropped) * dropped
 
