@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import fields
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
@@ -157,22 +158,17 @@ def _read_options(arguments: SimpleNamespace) -> RuleOptions:
     known = frozenset() if arguments.no_known_flaky else list_flaky()
     return RuleOptions(
         flaky=known | frozenset(arguments.flaky),
-        threshold=arguments.threshold,
-        threshold_scale=arguments.threshold_scale,
-        metric=arguments.metric,
-        fail_on_improvement=arguments.fail_on_improvement,
-        noise_margin=arguments.noise_margin,
-        tolerance=arguments.tolerance,
+        **{field.name: getattr(arguments, field.name) for field in fields(RuleOptions) if field.name != "flaky"},
     )
 
 
 def _build(path: str, arguments: SimpleNamespace) -> CheckScreen:
-    fields = (*FIELDS, "dynamic", *NUMBERS)
+    names = (*FIELDS, "dynamic", *NUMBERS)
     request = CheckRequest(
         run=arguments.run,
         baseline=arguments.baseline,
         rules=arguments.rules,
-        choices={name: value for name in fields if (value := getattr(arguments, name)) is not None},
+        choices={name: value for name in names if (value := getattr(arguments, name)) is not None},
         models=arguments.models,
         options=_read_options(arguments),
         allow_improvement=arguments.allow_improvement,

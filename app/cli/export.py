@@ -221,10 +221,7 @@ def _export(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespa
     # Imported here: templates and charts, which no other command needs.
     from compileboard.app.reports.run.formats import write_report
 
-    try:
-        run = find_run(reader, engine, arguments.run)
-    except FilterError as error:
-        return fail(f"--run: {error}")
+    run = find_run(reader, engine, arguments.run)
     detail = get_run(reader, run.id) if run else None
     if detail is None:
         known = "compileboard-collect list"
