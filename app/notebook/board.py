@@ -175,21 +175,21 @@ class Board:
             assert screen is not None
             return BoardFinding(screen, detail)
 
-    def graph_break(self, distinct_id: int | str) -> BoardReason:
+    def graph_break(self, distinct_id: str) -> BoardReason:
         """Return one distinct graph break by its `id`.
 
         Raises: LookupError if there is none.
         """
         with self.reading():
-            return BoardReason(distinct_breaks.get_graph_break(str(distinct_id)), "graph breaks")
+            return BoardReason(distinct_breaks.get_graph_break(distinct_id), "graph breaks")
 
-    def recompile(self, cause_id: int | str) -> BoardReason:
+    def recompile(self, cause_id: str) -> BoardReason:
         """Return one cause of recompiles by its `id`.
 
         Raises: LookupError if there is none.
         """
         with self.reading():
-            return BoardReason(recompile_causes.get_recompile(str(cause_id)), "recompiles")
+            return BoardReason(recompile_causes.get_recompile(cause_id), "recompiles")
 
     def overview_figures(self, **scope: Any) -> dict[str, Any]:
         """Return the charts of the overview's observed runs by their titles; `suite` and `name` choose runs."""
