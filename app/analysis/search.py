@@ -41,7 +41,7 @@ def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[Match
     if len(low) != len(text):  # a letter that is two in lower case; places must be the text's own
         low = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     marks: dict[int, list[tuple[int, int, int]]] = {}  # by the line's beginning: begin, end, which term
-    for number, term in enumerate(terms.wanted):
+    for number, term in enumerate(terms.included):
         for begin, end in _places(low, term):
             marks.setdefault(low.rfind("\n", 0, begin) + 1, []).append((begin, end, number))
     best = sorted(marks, key=lambda start: (-len({number for _b, _e, number in marks[start]}), start))[:most]

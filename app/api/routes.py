@@ -16,19 +16,19 @@ blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
 
 def _serve(operation: Operation) -> Callable[..., Response]:
     def view(**path: str) -> Response:
-        found = operation.answer(**path)
-        if isinstance(found, Response):  # streamed: it writes the envelope itself
-            return found
-        rows, end = (found.rows, found.next) if isinstance(found, Page) else (found, None)
-        answer = jsonify({"ok": True, "data": rows, "next": end})
-        answer.status_code = operation.status
-        return answer
+        answer = operation.answer(**path)
+        if isinstance(answer, Response):  # streamed: it writes the envelope itself
+            return answer
+        rows, end = (answer.rows, answer.next) if isinstance(answer, Page) else (answer, None)
+        response = jsonify({"ok": True, "data": rows, "next": end})
+        response.status_code = operation.status
+        return response
 
     return view
 
 
 def list_addresses() -> Response:
-    """Give every address of the API with what it answers."""
+    """Return every address of the API with what it answers."""
     check_query(())
     paths: dict[str, dict[str, dict[str, str]]] = get_document()["paths"]
     listed = [
@@ -40,7 +40,7 @@ def list_addresses() -> Response:
 
 
 def show_document() -> Response:
-    """Give the OpenAPI document; it is the one answer that is not wrapped."""
+    """Return the OpenAPI document; it is the one answer that is not wrapped."""
     check_query(())
     return jsonify(get_document())
 

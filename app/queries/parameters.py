@@ -119,10 +119,10 @@ def read_filter(model: type[Filter], query: Mapping[str, str]) -> Filter:
                 given[part.attribute] = _read(part, text)
     for name, nested in _list_nested(model):  # type: ignore[arg-type]
         given[name] = read_filter(nested, {key: text for key, text in query.items() if key not in taken})
-    found = model(**given)
-    if hasattr(found, "check"):
-        found.check(query)
-    return found
+    filled = model(**given)
+    if hasattr(filled, "check"):
+        filled.check(query)
+    return filled
 
 
 def read_query(model: type[Filter], query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS) -> Filter:

@@ -49,8 +49,8 @@ def _cached(engine: Engine, state: tuple[object, ...], make: Callable[[], Found]
     with _lock:
         if key in _cache:
             _cache.move_to_end(key)
-            found: Found = _cache[key]
-            return found
+            value: Found = _cache[key]
+            return value
     made = make()
     with _lock:
         _cache[key] = made

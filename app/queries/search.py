@@ -22,7 +22,7 @@ _WORD = re.compile(r"[^\W_]+")  # what unicode61 takes for a word
 
 @dataclass(frozen=True)
 class Term:
-    """Hold words that must follow each other; the last one is a beginning where `prefix` is set."""
+    """Words that must follow each other; the last one is a beginning where `prefix` is set."""
 
     words: tuple[str, ...]
     prefix: bool = False
@@ -35,41 +35,41 @@ class Term:
 
 @dataclass(frozen=True)
 class Terms:
-    """Hold what every found text has, and what none of them has; `is_cut` where more was typed than is looked for."""
+    """What every matching text has, and what none has; `is_cut` where more was typed than is searched for."""
 
-    wanted: tuple[Term, ...] = ()
+    included: tuple[Term, ...] = ()
     excluded: tuple[Term, ...] = ()
     is_cut: bool = False
 
     @property
     def match(self) -> str | None:
         """Write the query for FTS5; None where there is nothing to look for."""
-        if not self.wanted:
+        if not self.included:
             return None
-        wanted = " AND ".join(term.match for term in self.wanted)
+        included = " AND ".join(term.match for term in self.included)
         excluded = " OR ".join(term.match for term in self.excluded)
-        return f"({wanted}) NOT ({excluded})" if excluded else f"({wanted})"
+        return f"({included}) NOT ({excluded})" if excluded else f"({included})"
 
 
 def read_terms(text: str) -> Terms:
     """Read words, "quoted phrases" and -words; the last word may be the beginning of one."""
-    wanted: list[Term] = []
+    included: list[Term] = []
     excluded: list[Term] = []
     is_cut = len(text) > LONGEST
     text = text[:LONGEST]
-    for found in _TERM.finditer(text):
-        quoted = found[3] is None
-        minus, body = (found[1], found[2]) if quoted else ("-" if found[3].startswith("-") else "", found[3])
+    for match in _TERM.finditer(text):
+        quoted = match[3] is None
+        minus, body = (match[1], match[2]) if quoted else ("-" if match[3].startswith("-") else "", match[3])
         words = tuple(_WORD.findall(body)[:MOST_WORDS])
         if not words:
             continue
-        if len(wanted) + len(excluded) >= MOST_TERMS:
+        if len(included) + len(excluded) >= MOST_TERMS:
             is_cut = True
             break
-        last = not quoted and found.end() == len(text.rstrip())
+        last = not quoted and match.end() == len(text.rstrip())
         prefix = last and not minus and body[-1:].isalnum() and len(words[-1]) >= SHORTEST_PREFIX
-        (excluded if minus else wanted).append(Term(words, prefix))
-    return Terms(tuple(wanted), tuple(excluded), is_cut)
+        (excluded if minus else included).append(Term(words, prefix))
+    return Terms(tuple(included), tuple(excluded), is_cut)
 
 
 COUNTED = 500  # texts of a kind; beyond it the answer is "500 or more", so that a common word costs no more
@@ -107,7 +107,7 @@ select
 
 @dataclass(frozen=True)
 class Hit:
-    """Hold one text that was found. `has_lines` says that its lines are those of the artifact's page."""
+    """One matching text. `has_lines` means that its lines are those of the artifact's page."""
 
     id: int
     run_id: str
@@ -124,7 +124,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class SearchGroup:
-    """Hold what was found of one kind: how many texts (at most COUNTED are counted), and some of them."""
+    """The matches of one kind: how many texts (at most COUNTED are counted), and some of them."""
 
     kind: str
     count: int
@@ -135,7 +135,7 @@ class SearchGroup:
 
 @dataclass(frozen=True)
 class IndexState:
-    """Say how far the index is: of how many runs it lacks something, and whether it has anything at all."""
+    """How far the index is: of how many runs it lacks something, and whether it has anything at all."""
 
     run_count: int
     pending_count: int
@@ -144,7 +144,7 @@ class IndexState:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether there is nothing to search yet."""
+        """Return whether there is nothing to search yet."""
         return self.begun_count == 0
 
 
@@ -159,7 +159,7 @@ def check_kind(kind: str | None) -> str | None:
 
 
 def get_index_state(reader: sqlite3.Connection, run_id: str | None = None) -> IndexState:
-    """Say how far the index is, of all runs or of one."""
+    """Return how far the index is, of all runs or of one."""
     row = reader.execute(STATE_SQL, {"run_id": run_id}).fetchone()
     pending = list_pending(reader)
     count = len(pending) if run_id is None else pending.count(run_id)
@@ -187,17 +187,17 @@ def search(
     groups = []
     for candidate in KINDS:
         tags = kind_tag(candidate) if run_id is None else f"({run_tag(run_id)} AND {kind_tag(candidate)})"
-        found = _find(reader, f"tags : {tags} AND body : {match}")
-        if not found:
+        row_ids = _find(reader, f"tags : {tags} AND body : {match}")
+        if not row_ids:
             continue
-        page, following = found, None
+        page, following = row_ids, None
         if candidate == kind:
-            if key or limit >= len(found):
+            if key or limit >= len(row_ids):
                 page = _find(reader, f"tags : {tags} AND body : {match}", before=key[0] if key else None, most=limit)
             following = encode_cursor(page[limit - 1]) if len(page) > limit else None
-        wanted = limit if candidate == kind else SAMPLE if kind is None else 0
-        hits = tuple(hit for row_id in page[:wanted] if (hit := _get_hit(reader, row_id)))
-        groups.append(SearchGroup(candidate, min(len(found), COUNTED), len(found) > COUNTED, hits, following))
+        most = limit if candidate == kind else SAMPLE if kind is None else 0
+        hits = tuple(hit for row_id in page[:most] if (hit := _get_hit(reader, row_id)))
+        groups.append(SearchGroup(candidate, min(len(row_ids), COUNTED), len(row_ids) > COUNTED, hits, following))
     return groups
 
 

@@ -58,7 +58,7 @@ def _sum_up(report: RuleReport) -> str:
 
 
 def next_step(report: Report) -> str:
-    """Say what to do about a check that did not pass."""
+    """Return what to do about a check that did not pass."""
     if not report.failures:
         names = ", ".join(other_report.rule.name for other_report in report.due)
         return (
@@ -183,14 +183,14 @@ def _fill(suite: ElementTree.Element, report: Report, rule: RuleReport) -> dict[
         case = _case(suite, rule.rule.name, name)
         counts["tests"] += 1
         failing = [verdict for verdict in verdicts if report.fails(verdict)]
-        said = "\n".join(f"{verdict.word} {verdict.detail}".rstrip() for verdict in failing or verdicts)
+        text = "\n".join(f"{verdict.word} {verdict.detail}".rstrip() for verdict in failing or verdicts)
         if failing:
             counts["failures"] += 1
             failure = ElementTree.SubElement(case, "failure", type=failing[0].word)
             failure.set("message", _clean(f"{failing[0].word} {failing[0].detail}".rstrip()))
-            failure.text = _clean(said)
+            failure.text = _clean(text)
         else:
-            ElementTree.SubElement(case, "system-out").text = _clean(said)
+            ElementTree.SubElement(case, "system-out").text = _clean(text)
     return counts
 
 
@@ -206,7 +206,7 @@ STDOUT = "-"
 
 
 def check_targets(targets: Mapping[str, str | None]) -> None:
-    """Look whether every target, by its flag, can be written; None is one that nobody asked for.
+    """Check that every target, by its flag, can be written; None is one that nobody asked for.
 
     Raises: CannotCompare if one cannot, or two are the same.
     """

@@ -49,17 +49,17 @@ TEMPLATE_WORDS: dict[str, Any] = {  # of the page too
 }
 
 
-def policy_of(found: Comparison) -> str:
+def policy_of(comparison: Comparison) -> str:
     """Return the Content-Security-Policy that this comparison's report needs."""
-    return make_policy(_build_chart(found) is not None)
+    return make_policy(_build_chart(comparison) is not None)
 
 
 def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
     """Yield a comparison as one HTML file."""
-    found = screen.comparison
-    chart = _build_chart(found)
+    comparison = screen.comparison
+    chart = _build_chart(comparison)
     values: dict[str, Any] = {
-        "comparison": found,
+        "comparison": comparison,
         "chart": chart,
         "scripts": list_scripts(chart is not None),
         "policy": make_policy(chart is not None),
@@ -80,9 +80,9 @@ def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
     yield make_environment().get_template("reports/comparison/index.html").render(**values).encode("utf-8", "replace")
 
 
-def _build_chart(found: Comparison) -> Chart | None:
-    metrics = choose(found, None, DEFAULT_ORDER, False).metrics
-    chart = chart_changes(metrics[0], found.pairs, lambda _pair: "") if metrics else None
+def _build_chart(comparison: Comparison) -> Chart | None:
+    metrics = choose(comparison, None, DEFAULT_ORDER, False).metrics
+    chart = chart_changes(metrics[0], comparison.pairs, lambda _pair: "") if metrics else None
     if chart is None:
         return None
     # A point's address leads to the dashboard, which is not there beside a file.
@@ -95,25 +95,26 @@ MOST_ROWS = 60
 
 def render_markdown(screen: ComparisonScreen) -> str:
     """Write a comparison as Markdown that GitHub shows as it should."""
-    found = screen.comparison
-    parts = [_head(screen), metric_lines(found), model_lines(found), left_out_lines(found)]
-    parts += [distinct_lines("Graph breaks", found.breaks), distinct_lines("Causes of recompiles", found.causes)]
+    comparison = screen.comparison
+    parts = [_head(screen), metric_lines(comparison), model_lines(comparison), left_out_lines(comparison)]
     parts += [
-        _environment(found),
-        _settings(found),
+        distinct_lines("Graph breaks", comparison.breaks),
+        distinct_lines("Causes of recompiles", comparison.causes),
+        _environment(comparison),
+        _settings(comparison),
         [f"_CompileBoard {__version__}; a change is new relative to base_"],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
 def _head(screen: ComparisonScreen) -> list[str]:
-    found = screen.comparison
-    lines = [f"## {prose(found.new.title)} against {prose(found.base.title)}", ""]
-    lines += [f"- **{label}**: {_side(side)}" for label, side in (("Base", found.base), ("New", found.new))]
-    for said in found.refused:
-        lines += ["", f"**Not compared, it would compare machines: {prose(said)}**"]
-    for said in found.warnings:
-        lines += ["", f"**Read with care: {prose(said)}**"]
+    comparison = screen.comparison
+    lines = [f"## {prose(comparison.new.title)} against {prose(comparison.base.title)}", ""]
+    lines += [f"- **{label}**: {_side(side)}" for label, side in (("Base", comparison.base), ("New", comparison.new))]
+    for reason in comparison.refused:
+        lines += ["", f"**Not compared, it would compare machines: {prose(reason)}**"]
+    for reason in comparison.warnings:
+        lines += ["", f"**Read with care: {prose(reason)}**"]
     tiles = [[tile.label, tile.value, prose(tile.note)] for tile in screen.headlines]
     return [*lines, "", *table(("What", "Change>", "How"), tiles)]
 
@@ -124,9 +125,9 @@ def _side(side: CompareSide) -> str:
     return f"{prose(side.title)}: {', '.join(runs)}{more}" if runs else prose(side.title)
 
 
-def metric_lines(found: Comparison) -> list[str]:
+def metric_lines(comparison: Comparison) -> list[str]:
     """Write every metric over all models."""
-    if not found.sums:
+    if not comparison.sums:
         return []
     names = ("Metric", "Models>", "Base>", "New>", "Change>", "Worse>", "Better>", "Judged by")
     rows = [
@@ -140,17 +141,17 @@ def metric_lines(found: Comparison) -> list[str]:
             str(metric_sum.verdicts.get("better", 0)),
             ", ".join(METHODS[key] for key in metric_sum.methods),
         ]
-        for metric_sum in found.sums
+        for metric_sum in comparison.sums
     ]
     return ["### Every metric (geometric means; counts are sums)", "", *table(names, rows), "", prose(RULE, len(RULE))]
 
 
-def model_lines(found: Comparison) -> list[str]:
+def model_lines(comparison: Comparison) -> list[str]:
     """Write the models that changed, metric by metric."""
-    shown = list_shown((*found.base.entries, *found.new.entries))
-    rows = [row for pair in found.pairs for row in _changes(pair, shown)]
+    shown = list_shown((*comparison.base.entries, *comparison.new.entries))
+    rows = [row for pair in comparison.pairs for row in _changes(pair, shown)]
     if not rows:
-        return ["No model changed by more than noise."] if found.pairs else []
+        return ["No model changed by more than noise."] if comparison.pairs else []
     cut = f" (the first {MOST_ROWS} of {len(rows)})" if len(rows) > MOST_ROWS else ""
     names = ("Model", "Metric", "Base>", "New>", "Change>", "Verdict", "By", "Rests on")
     return [f"### Changes{cut}", "", *table(names, rows[:MOST_ROWS])]
@@ -179,12 +180,12 @@ def _changes(pair: ModelPair, shown: Sequence[str]) -> list[list[str]]:
     return rows
 
 
-def left_out_lines(found: Comparison) -> list[str]:
+def left_out_lines(comparison: Comparison) -> list[str]:
     """Write the models that are not compared, each with the reason."""
-    shown = list_shown((*found.base.entries, *found.new.entries))
-    rows = [(exclusion.new, exclusion.reason) for exclusion in found.excluded]
-    rows += [(result, "only on base") for result in found.only_base] + [
-        (result, "only in new") for result in found.only_new
+    shown = list_shown((*comparison.base.entries, *comparison.new.entries))
+    rows = [(exclusion.new, exclusion.reason) for exclusion in comparison.excluded]
+    rows += [(result, "only on base") for result in comparison.only_base] + [
+        (result, "only in new") for result in comparison.only_new
     ]
     if not rows:
         return []
@@ -217,9 +218,9 @@ def _break(change: DistinctChange) -> list[str]:
     return [*words, code(where), str(change.base_count), str(change.new_count)]
 
 
-def _environment(found: Comparison) -> list[str]:
+def _environment(comparison: Comparison) -> list[str]:
     words = {REFUSES: "not compared", WARNS: "with care", DIFFERS: "differs", "intended": "what is compared"}
-    differing = [difference for difference in found.environment if difference.weight != "same"]
+    differing = [difference for difference in comparison.environment if difference.weight != "same"]
     if not differing:
         return []
     rows = [
@@ -229,8 +230,8 @@ def _environment(found: Comparison) -> list[str]:
     return ["### Environment", "", *table(("What", "Base", "New", "Weight"), rows)]
 
 
-def _settings(found: Comparison) -> list[str]:
-    differing = [setting for setting in found.settings if setting.differs]
+def _settings(comparison: Comparison) -> list[str]:
+    differing = [setting for setting in comparison.settings if setting.differs]
     if not differing:
         return []
     rows = [
@@ -249,42 +250,42 @@ SCHEMA, VERSION = "compileboard.comparison", 1
 
 def write_comparison(screen: ComparisonScreen, format: str, written_us: int) -> Iterator[bytes]:
     """Yield a comparison in one of FORMATS, in pieces."""
-    found = screen.comparison
+    comparison = screen.comparison
     if format == "json":
-        yield _write_json(found, written_us)
+        yield _write_json(comparison, written_us)
     elif format == "csv":
-        yield from _write_csv(found)
+        yield from _write_csv(comparison)
     elif format == "parquet":
         from compileboard.app.reports.parquet import write_comparison_parquet
 
-        yield from write_comparison_parquet(found, written_us)
+        yield from write_comparison_parquet(comparison, written_us)
     elif format == "html":
         yield from write_html(screen, written_us)
     else:
         yield render_markdown(screen).encode("utf-8", "replace")
 
 
-def file_name(found: Comparison, format: str) -> str:
+def file_name(comparison: Comparison, format: str) -> str:
     """Name the file that a browser saves."""
-    sides = "-to-".join(re.sub(r"[^A-Za-z0-9.]+", "-", side.asked)[:30].strip("-") for side in (found.base, found.new))
-    return f"compare-{sides}.{format}"
+    sides = (re.sub(r"[^A-Za-z0-9.]+", "-", side.asked)[:30].strip("-") for side in (comparison.base, comparison.new))
+    return f"compare-{'-to-'.join(sides)}.{format}"
 
 
-def _write_json(found: Comparison, written_us: int) -> bytes:
+def _write_json(comparison: Comparison, written_us: int) -> bytes:
     head = {
         "schema": SCHEMA,
         "version": VERSION,
         "written_by": f"CompileBoard {__version__}",
         "written_at": format_iso_time(written_us),
     }
-    return dump(head | comparison_row(found)) + b"\n"
+    return dump(head | comparison_row(comparison)) + b"\n"
 
 
-def _write_csv(found: Comparison) -> Iterator[bytes]:
+def _write_csv(comparison: Comparison) -> Iterator[bytes]:
     """Yield a line a model and metric; what is left out has lines of its own, with the reason."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    for line in list_lines(found):
+    for line in list_lines(comparison):
         writer.writerow([cell(line.get(name)) for name in COLUMNS])
     yield buffer.getvalue().encode("utf-8", "replace")

@@ -69,6 +69,6 @@ def _mode_of(target: str) -> int:
 
 
 def fail(message: str, code: int = REFUSED) -> int:
-    """Say one clear sentence on stderr and return the exit code."""
+    """Print one clear sentence on stderr and return the exit code."""
     sys.stderr.write(f"compileboard: {message}\n")
     return code

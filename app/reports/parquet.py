@@ -67,31 +67,31 @@ COMPARISON_TYPES: Mapping[str, str] = {
 @lru_cache(maxsize=16)
 def find_types(table: str) -> Mapping[str, str]:
     """Return the types of a run's table: int, float, bool, moment or list."""
-    found = _read_hints(_ROWS[table])
+    types = _read_hints(_ROWS[table])
     if table == "compilations":
-        found |= {
+        types |= {
             name: _OF_UNITS[field.unit]
             for name, field in FIELDS.items()
-            if field.unit in _OF_UNITS and name not in found
+            if field.unit in _OF_UNITS and name not in types
         }
-        found |= {name: "int" for name in COLUMNS[table] if name.startswith("phase_")}
+        types |= {name: "int" for name in COLUMNS[table] if name.startswith("phase_")}
     elif table == "recompiles":
-        found |= {f"guard_{name}": kind for name, kind in _read_hints(FailedGuard).items()} | {"guard_count": "int"}
+        types |= {f"guard_{name}": kind for name, kind in _read_hints(FailedGuard).items()} | {"guard_count": "int"}
     elif table == "spans_by_name":
-        found["open_count"] = "int"
-    return {name: "moment" if kind == "int" and name in MOMENTS else kind for name, kind in found.items()}
+        types["open_count"] = "int"
+    return {name: "moment" if kind == "int" and name in MOMENTS else kind for name, kind in types.items()}
 
 
 def _read_hints(kind: Any) -> dict[str, str]:
     """Read the types of a dataclass's fields, `int | None` as int."""
-    found = {}
+    types_by_name = {}
     for name, hint in typing.get_type_hints(kind).items():
         named = set(typing.get_args(hint)) - {types.NoneType} if _is_union(hint) else {hint}
         if named == {int, float}:
-            found[name] = "float"
-        elif len(named) == 1 and (said := _OF_HINTS.get(named.pop())):
-            found[name] = said
-    return found
+            types_by_name[name] = "float"
+        elif len(named) == 1 and (type_name := _OF_HINTS.get(named.pop())):
+            types_by_name[name] = type_name
+    return types_by_name
 
 
 def _is_union(hint: Any) -> bool:
@@ -105,7 +105,7 @@ _MOST_WHOLE = 2**53  # beyond it a float is no more every whole number
 
 
 def is_available() -> bool:
-    """Tell whether pyarrow is installed, without loading it."""
+    """Return whether pyarrow is installed, without loading it."""
     return importlib.util.find_spec("pyarrow") is not None
 
 
@@ -127,23 +127,23 @@ def write_run_parquet(
     return write_parquet(COLUMNS[table], find_types(table), rows, what, written_us)
 
 
-def write_comparison_parquet(found: Comparison, written_us: int) -> Iterator[bytes]:
+def write_comparison_parquet(comparison: Comparison, written_us: int) -> Iterator[bytes]:
     """Yield a comparison in pieces: a row a model and metric."""
     from compileboard.app.analysis.comparison.rows import COLUMNS as COMPARED
     from compileboard.app.analysis.comparison.rows import list_lines
 
-    what = {"report": "comparison", "base": found.base.asked, "new": found.new.asked}
-    return write_parquet(COMPARED, COMPARISON_TYPES, list_lines(found), what, written_us)
+    what = {"report": "comparison", "base": comparison.base.asked, "new": comparison.new.asked}
+    return write_parquet(COMPARED, COMPARISON_TYPES, list_lines(comparison), what, written_us)
 
 
-def write_suite_parquet(found: SuiteScreen, table: str, written_us: int) -> Iterator[bytes]:
+def write_suite_parquet(suite: SuiteScreen, table: str, written_us: int) -> Iterator[bytes]:
     """Yield one table of a suite over a period in pieces."""
     from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES
 
     kind = SUITE_TABLES[table]
-    what: dict[str, Any] = {"report": "suite", "table": table, "set": found.chosen.fields, "branch": found.branch}
-    what |= {"since_us": found.period.since_us, "until_us": found.period.until_us}
-    return write_parquet(kind.columns, kind.types, kind.list(found), what, written_us)
+    what: dict[str, Any] = {"report": "suite", "table": table, "set": suite.chosen.fields, "branch": suite.branch}
+    what |= {"since_us": suite.period.since_us, "until_us": suite.period.until_us}
+    return write_parquet(kind.columns, kind.types, kind.list(suite), what, written_us)
 
 
 def write_parquet(
@@ -171,10 +171,10 @@ def _write(
         "text": pyarrow.string(),
         "list": pyarrow.list_(pyarrow.string()),
     }
-    said = {"what": json.dumps(what), "written_by": f"CompileBoard {__version__}"}
-    said["written_at"] = format_iso_time(written_us)
+    metadata = {"what": json.dumps(what), "written_by": f"CompileBoard {__version__}"}
+    metadata["written_at"] = format_iso_time(written_us)
     fields = [(name, kinds[types.get(name, "text")]) for name in (*columns, REST)]
-    schema = pyarrow.schema(fields, metadata={f"compileboard.{name}": text for name, text in said.items()})
+    schema = pyarrow.schema(fields, metadata={f"compileboard.{name}": text for name, text in metadata.items()})
     sink = _Sink()
     with parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
         while batch := [_fit(columns, types, row) for row in islice(rows, _BATCH)]:
@@ -256,6 +256,6 @@ class _Sink:
 
     def take(self) -> bytes:
         """Return what was written since the last time."""
-        found = b"".join(self._pieces)
+        data = b"".join(self._pieces)
         self._pieces.clear()
-        return found
+        return data

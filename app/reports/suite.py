@@ -57,37 +57,37 @@ TILES = (
 FAILURE_WORDS = {"new": ("new", "bad"), "resolved": ("resolved", "good"), "still": ("still fails", "quiet")}
 
 
-def policy_of(found: SuiteScreen) -> str:
+def policy_of(suite: SuiteScreen) -> str:
     """Return the Content-Security-Policy that this report needs."""
-    charted = bool(_build_lines(found))
+    charted = bool(_build_lines(suite))
     return make_policy(charted, charted)
 
 
-def write_html(found: SuiteScreen, written_us: int) -> bytes:
+def write_html(suite: SuiteScreen, written_us: int) -> bytes:
     """Write a suite over a period as one HTML file."""
-    drawn = _build_lines(found)
+    drawn = _build_lines(suite)
     charts = [
-        chart_metric(metric, [line], found.axis, chart_id=f"trend-{number}", words=number == 0)
+        chart_metric(metric, [line], suite.axis, chart_id=f"trend-{number}", words=number == 0)
         for number, (metric, line) in enumerate(drawn)
     ]
-    columns, twin = list_table_rows([(metric, [line]) for metric, line in drawn], found.axis)
-    compared = found.comparison
+    columns, twin = list_table_rows([(metric, [line]) for metric, line in drawn], suite.axis)
+    compared = suite.comparison
     shown = list_shown((*compared.base.entries, *compared.new.entries)) if compared else []
     values: dict[str, Any] = {
-        "suite": found,
+        "suite": suite,
         "comparison": compared,
         "charts": charts,
-        "shared": share_runs(found.axis, links=False),
+        "shared": share_runs(suite.axis, links=False),
         "columns": columns,
         "twin": twin,
-        "tiles": _list_tiles(found),
-        "show_number": lambda metric, value: format_number(metric, value, found.definition),
+        "tiles": _list_tiles(suite),
+        "show_number": lambda metric, value: format_number(metric, value, suite.definition),
         "moved": list_moved(compared) if compared else [],
         "describe": lambda entry: describe_entry(entry, shown),
         "describe_accuracy": describe_accuracy,
         "failure_words": FAILURE_WORDS,
         "words": messages,
-        "summaries": {summary.run_id: summary for summary in found.summaries},
+        "summaries": {summary.run_id: summary for summary in suite.summaries},
         "most": REPORT_ROWS,
         "scripts": list_scripts(bool(charts), bool(charts)),
         "policy": make_policy(bool(charts), bool(charts)),
@@ -100,81 +100,81 @@ def write_html(found: SuiteScreen, written_us: int) -> bytes:
     return make_environment().get_template("reports/suite/index.html").render(**values).encode("utf-8", "replace")
 
 
-def _build_lines(found: SuiteScreen) -> list[tuple[Metric, TrendLine]]:
-    """Draw the metrics that a run of the period has, as /trends does."""
-    drawn = [(metric, build_suite_line(metric, found.summaries, found.chosen.suite)) for metric in SUMMARY_METRICS]
+def _build_lines(suite: SuiteScreen) -> list[tuple[Metric, TrendLine]]:
+    """Build the lines of the metrics that a run of the period has, as /trends does."""
+    drawn = [(metric, build_suite_line(metric, suite.summaries, suite.chosen.suite)) for metric in SUMMARY_METRICS]
     return [(metric, line) for metric, line in drawn if any(point.value is not None for point in line.points)]
 
 
-def _list_tiles(found: SuiteScreen) -> list[tuple[str, str, str, None]]:
+def _list_tiles(suite: SuiteScreen) -> list[tuple[str, str, str, None]]:
     tiles = []
-    for headline in found.headlines:
+    for headline in suite.headlines:
         metric, delta = headline.delta.metric, headline.delta
         if metric.name in TILES:
             was = (
-                f"{delta.text}, {delta.word}" if delta.text else delta.word if found.base else "nothing to compare with"
+                f"{delta.text}, {delta.word}" if delta.text else delta.word if suite.base else "nothing to compare with"
             )
-            tiles.append((metric.label, format_number(metric, headline.new, found.definition), was, None))
+            tiles.append((metric.label, format_number(metric, headline.new, suite.definition), was, None))
     return tiles
 
 
-def list_moved(found: Comparison) -> list[tuple[str, TableSelection]]:
+def list_moved(comparison: Comparison) -> list[tuple[str, TableSelection]]:
     """List the groups of metrics that both sides measured, each with the models that changed, the worst first."""
-    known = {metric_sum.metric.name for metric_sum in found.sums}
+    known = {metric_sum.metric.name for metric_sum in comparison.sums}
     groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
-    return [(label, choose(found, key, DEFAULT_ORDER, True)) for key, label in groups]
+    return [(label, choose(comparison, key, DEFAULT_ORDER, True)) for key, label in groups]
 
 
-def render_markdown(found: SuiteScreen, written_us: int) -> str:
+def render_markdown(suite: SuiteScreen, written_us: int) -> str:
     """Write a suite over a period as Markdown that GitHub shows as it should."""
-    parts = [_head(found), _headlines(found), _findings(found), _failures(found)]
-    compared = found.comparison
+    parts = [_head(suite), _headlines(suite), _findings(suite), _failures(suite)]
+    compared = suite.comparison
     if compared:
         parts += [model_lines(compared), metric_lines(compared), left_out_lines(compared)]
         parts += [distinct_lines("Graph breaks", compared.breaks)]
         parts += [distinct_lines("Causes of recompiles", compared.causes)]
-    parts += [_environment(found), _commits(found)]
+    parts += [_environment(suite), _commits(suite)]
     parts += [[f"_CompileBoard {__version__} at {format_time(written_us)} UTC; a change is new relative to base_"]]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _head(found: SuiteScreen) -> list[str]:
-    branch = f", branch {prose(found.branch)}" if found.branch else ""
-    count = format_plural(found.run_count, "run")
-    lines = [f"## {prose(found.chosen.suite)}, {found.period.text}", ""]
-    lines += [f"{prose(found.title)}{branch}. {count} in this period (UTC), by {found.definition.label}."]
-    for note in found.notes:
+def _head(suite: SuiteScreen) -> list[str]:
+    branch = f", branch {prose(suite.branch)}" if suite.branch else ""
+    count = format_plural(suite.run_count, "run")
+    lines = [f"## {prose(suite.chosen.suite)}, {suite.period.text}", ""]
+    lines += [f"{prose(suite.title)}{branch}. {count} in this period (UTC), by {suite.definition.label}."]
+    for note in suite.notes:
         lines += ["", f"{prose(note, 1000)}."]
-    if found.comparison is None:
+    if suite.comparison is None:
         return [
             *lines,
             "",
             "No other run, of this period or before it, measured one of these models: no change can be told.",
         ]
-    for said in (*found.comparison.refused, *found.comparison.warnings):
-        lines += ["", f"**Read with care: {prose(said)}**"]
+    for reason in (*suite.comparison.refused, *suite.comparison.warnings):
+        lines += ["", f"**Read with care: {prose(reason)}**"]
     return lines
 
 
-def _headlines(found: SuiteScreen) -> list[str]:
-    sides = [f"- **New**, the last run that timed models: {_run(found.find_run(found.new.run_id))}"]
-    if found.base is None:
+def _headlines(suite: SuiteScreen) -> list[str]:
+    sides = [f"- **New**, the last run that timed models: {_run(suite.find_run(suite.new.run_id))}"]
+    if suite.base is None:
         rows = [
-            [headline.delta.metric.label, format_number(headline.delta.metric, headline.new, found.definition)]
-            for headline in found.headlines
+            [headline.delta.metric.label, format_number(headline.delta.metric, headline.new, suite.definition)]
+            for headline in suite.headlines
         ]
         return ["### At the end", "", *sides, "", *table(("Number", "At the end>"), rows)]
-    where = "the last run before this period" if found.is_base_before else "the first run of this period"
-    sides.insert(0, f"- **Base**, {where}: {_run(found.find_run(found.base.run_id))}")
+    where = "the last run before this period" if suite.is_base_before else "the first run of this period"
+    sides.insert(0, f"- **Base**, {where}: {_run(suite.find_run(suite.base.run_id))}")
     rows = [
         [
             headline.delta.metric.label,
-            *(format_number(headline.delta.metric, value, found.definition) for value in (headline.base, headline.new)),
+            *(format_number(headline.delta.metric, value, suite.definition) for value in (headline.base, headline.new)),
             headline.delta.text or "–",
             headline.delta.word,
             str(headline.delta.model_count),
         ]
-        for headline in found.headlines
+        for headline in suite.headlines
     ]
     names = ("Number", "At the start>", "At the end>", "Change>", "Verdict", "Models of both>")
     return ["### Start and end", "", *sides, "", *table(names, rows)]
@@ -190,8 +190,8 @@ def _cut(rows: Sequence[object], kind: str) -> str:
     return f" (the first {most} of {len(rows)})" if len(rows) > most else ""
 
 
-def _findings(found: SuiteScreen) -> list[str]:
-    if not found.findings:
+def _findings(suite: SuiteScreen) -> list[str]:
+    if not suite.findings:
         return []
     rows = [
         [
@@ -200,34 +200,34 @@ def _findings(found: SuiteScreen) -> list[str]:
             f"{finding.state}, {finding.handling}; {prose(describe_state(finding))}",
             format_time(finding.first_us)[:16],
         ]
-        for finding in found.findings[: REPORT_ROWS["findings"]]
+        for finding in suite.findings[: REPORT_ROWS["findings"]]
     ]
-    return [f"### Findings{_cut(found.findings, 'findings')}", "", *table(("What", "Finding", "State", "Since"), rows)]
+    return [f"### Findings{_cut(suite.findings, 'findings')}", "", *table(("What", "Finding", "State", "Since"), rows)]
 
 
-def _failures(found: SuiteScreen) -> list[str]:
-    if not found.failures:
+def _failures(suite: SuiteScreen) -> list[str]:
+    if not suite.failures:
         return ["No model fails."]
     rows = [
         [
-            FAILURE_WORDS[failure.word][0] if found.base else "fails",
+            FAILURE_WORDS[failure.word][0] if suite.base else "fails",
             prose(failure.row.model),
-            prose(failure.base or "did not fail") if found.base else "–",
+            prose(failure.base or "did not fail") if suite.base else "–",
             prose(failure.new or "does not fail"),
         ]
-        for failure in found.failures[: REPORT_ROWS["failures"]]
+        for failure in suite.failures[: REPORT_ROWS["failures"]]
     ]
     return [
-        f"### Failures{_cut(found.failures, 'failures')}",
+        f"### Failures{_cut(suite.failures, 'failures')}",
         "",
         *table(("What", "Model", "At the start", "At the end"), rows),
     ]
 
 
-def _environment(found: SuiteScreen) -> list[str]:
+def _environment(suite: SuiteScreen) -> list[str]:
     rows = [
         [format_time(change.run.started_us)[:16], word, code(before), code(now)]
-        for change in reversed(found.axis.changes)
+        for change in reversed(suite.axis.changes)
         for word, before, now in change.parts
     ]
     if not rows:
@@ -236,8 +236,8 @@ def _environment(found: SuiteScreen) -> list[str]:
     return [title, "", *table(("First run with it", "What", "Before", "Now"), rows[: REPORT_ROWS["changes"]])]
 
 
-def _commits(found: SuiteScreen) -> list[str]:
-    if not found.commits:
+def _commits(suite: SuiteScreen) -> list[str]:
+    if not suite.commits:
         return []
     rows = [
         [
@@ -246,7 +246,7 @@ def _commits(found: SuiteScreen) -> list[str]:
             prose(commit.subject, 120),
             str(commit.run_count),
         ]
-        for commit in reversed(found.commits)
+        for commit in reversed(suite.commits)
     ]
     title = f"### Commits{_cut(rows, 'commits')}"
     return [title, "", *table(("First measured", "Commit", "Subject", "Runs>"), rows[: REPORT_ROWS["commits"]])]
@@ -255,20 +255,20 @@ def _commits(found: SuiteScreen) -> list[str]:
 SCHEMA, VERSION = "compileboard.suite", 1
 
 
-def write_suite(found: SuiteScreen, format: str, written_us: int, table: str) -> Iterator[bytes]:
+def write_suite(suite: SuiteScreen, format: str, written_us: int, table: str) -> Iterator[bytes]:
     """Yield a suite over a period in one of FORMATS, in pieces; `table` is csv's and parquet's."""
     if format == "json":
-        yield _write_json(found, written_us)
+        yield _write_json(suite, written_us)
     elif format == "csv":
-        yield _write_csv(found, table)
+        yield _write_csv(suite, table)
     elif format == "parquet":
         from compileboard.app.reports.parquet import write_suite_parquet
 
-        yield from write_suite_parquet(found, table, written_us)
+        yield from write_suite_parquet(suite, table, written_us)
     elif format == "html":
-        yield write_html(found, written_us)
+        yield write_html(suite, written_us)
     else:
-        yield render_markdown(found, written_us).encode("utf-8", "replace")
+        yield render_markdown(suite, written_us).encode("utf-8", "replace")
 
 
 def name_part(text: str) -> str:
@@ -279,28 +279,28 @@ def name_part(text: str) -> str:
     return "-".join(filter(None, (plain, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:6])))
 
 
-def file_name(found: SuiteScreen, format: str, table: str) -> str:
+def file_name(suite: SuiteScreen, format: str, table: str) -> str:
     """Name the file that a browser saves: suite, first day and last."""
-    first, last = found.period.days
+    first, last = suite.period.days
     part = f"-{table}" if format in TABULAR else ""
-    return f"{name_part(found.chosen.suite)}-{first}-{last}{part}.{format}"
+    return f"{name_part(suite.chosen.suite)}-{first}-{last}{part}.{format}"
 
 
-def _write_json(found: SuiteScreen, written_us: int) -> bytes:
+def _write_json(suite: SuiteScreen, written_us: int) -> bytes:
     head = {
         "schema": SCHEMA,
         "version": VERSION,
         "written_by": f"CompileBoard {__version__}",
         "written_at": format_iso_time(written_us),
     }
-    return dump(head | suite_period_row(found)) + b"\n"
+    return dump(head | suite_period_row(suite)) + b"\n"
 
 
-def _write_csv(found: SuiteScreen, table: str) -> bytes:
+def _write_csv(suite: SuiteScreen, table: str) -> bytes:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\r\n")
     columns = SUITE_TABLES[table].columns
     writer.writerow(columns)
-    for row in SUITE_TABLES[table].list(found):
+    for row in SUITE_TABLES[table].list(suite):
         writer.writerow([cell(row.get(name)) for name in columns])
     return buffer.getvalue().encode("utf-8", "replace")

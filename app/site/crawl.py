@@ -33,7 +33,7 @@ _FLASKS = frozenset(("g", "request", "session", "config"))
 
 @dataclass(frozen=True)
 class SiteCopy:
-    """Hold what a copied page says of itself, as `site_copy` in the templates.
+    """What a copied page tells of itself, as `site_copy` in the templates.
 
     Units: written_us is since the epoch.
     """
@@ -78,7 +78,7 @@ def fetch(client: FlaskClient, address: str) -> tuple[int, bytes]:
 
 @dataclass
 class Crawled:
-    """Hold what was found: the file of each address, the kinds of pages, and what is not there."""
+    """The crawled pages: the file of each address, the kinds of pages, and what is not there."""
 
     files: dict[str, str] = field(default_factory=dict)
     endpoints: dict[str, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def crawl(
 
     Raises: OSError if a file cannot be written.
     """
-    found = Crawled()
+    crawled = Crawled()
     waiting: list[tuple[int, int, SelectedPage]] = []
     seen: set[tuple[str, bool]] = set()
 
@@ -105,7 +105,7 @@ def crawl(
         seen.add((address, source in _JUDGING))
         choice = chooser.choose(address, source)
         if choice is None:
-            found.left_out.add(address)
+            crawled.left_out.add(address)
             simpler = chooser.simplify(address)
             if simpler not in (None, address):
                 add(str(simpler), source)
@@ -117,23 +117,23 @@ def crawl(
     add("/", "")
     while waiting:
         _rank, _place, choice = heapq.heappop(waiting)
-        if len(found.files) >= most_pages:
-            found.beyond[name_kind(choice.endpoint)] += 1
+        if len(crawled.files) >= most_pages:
+            crawled.beyond[name_kind(choice.endpoint)] += 1
             continue
         status, body = fetch(client, choice.address)
         if status != 200:
             # A link to what is not recorded leads nowhere on the dashboard as well.
-            (found.failed.update({choice.address: status}) if status >= 500 else found.left_out.add(choice.address))
+            (crawled.failed.update({choice.address: status}) if status >= 500 else crawled.left_out.add(choice.address))
             continue
         file = name_file(choice.address)
         stage.write(file, body)
-        found.files[choice.address], found.endpoints[choice.address] = file, choice.endpoint
+        crawled.files[choice.address], crawled.endpoints[choice.address] = file, choice.endpoint
         for link in list_links(body.decode()):
             add(link, choice.endpoint)
-        if say and len(found.files) % 10 == 0:
-            say(f"{len(found.files)} pages read, {len(waiting)} known and waiting")
-    found.left_out -= found.files.keys()
-    return found
+        if say and len(crawled.files) % 10 == 0:
+            say(f"{len(crawled.files)} pages read, {len(waiting)} known and waiting")
+    crawled.left_out -= crawled.files.keys()
+    return crawled
 
 
 # Pages that lead to comparisons of everything with everything; from any other, a comparison is worth a page.
@@ -174,7 +174,7 @@ def _list_sets(engine: Engine) -> Iterator[tuple[str, str, str]]:
     for model_set in list_sets(engine)[:_MOST_SETS]:
         query = urlencode(address_set(model_set))
         # The name of a page with this query, without what is around it.
-        name = name_file(normalize(f"/trend?{query}")).split("/")[1]
-        said = f"{model_set.suite}: {label_fields(model_set.fields)}"
-        yield f"trend-{name}", f"/trend?{query}", f"metrics of {said}, run by run"
-        yield f"summary-{name}", f"/summary?{query}", f"summary of {said}"
+        file_name = name_file(normalize(f"/trend?{query}")).split("/")[1]
+        name = f"{model_set.suite}: {label_fields(model_set.fields)}"
+        yield f"trend-{file_name}", f"/trend?{query}", f"metrics of {name}, run by run"
+        yield f"summary-{file_name}", f"/summary?{query}", f"summary of {name}"

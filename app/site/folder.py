@@ -20,12 +20,12 @@ _IGNORED = frozenset((MARKER, STAGE, ".git"))
 
 
 class FolderError(Exception):
-    """Say why a folder cannot take a copy, and what to do."""
+    """Why a folder cannot take a copy, and what to do."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Hold the folder that a copy is made in before it appears."""
+    """The folder that a copy is made in before it appears."""
 
     path: Path
 
@@ -68,7 +68,7 @@ def staging(folder: Path) -> Iterator[Stage]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder against a second export; the lock is of the process and ends with it, however that ends."""
+    """Lock the folder against a second export; the lock is of the process and ends with it, however that ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # the folder itself: no file is left to publish
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,7 +161,7 @@ def _remove(folder: Path, name: str) -> None:
 
 
 def _mark(folder: Path, names: set[str], *, complete: bool) -> None:
-    said = {"compileboard": __version__, "complete": complete, "files": sorted(names)}
+    marker = {"compileboard": __version__, "complete": complete, "files": sorted(names)}
     temporary = folder / f"{MARKER}.new"
-    temporary.write_text(json.dumps(said, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    temporary.write_text(json.dumps(marker, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
     os.replace(temporary, folder / MARKER)

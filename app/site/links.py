@@ -41,7 +41,7 @@ def name_file(address: str) -> str:
     """Name the file of a normalised address, relative to the site's folder."""
     path, _mark, query = address.partition("?")
     segments = [unquote(part) for part in path.split("/")[1:]] if path != "/" else []
-    names = [_name(segment, first=place == 0) for place, segment in enumerate(segments)]
+    names = [_name(segment, first=position == 0) for position, segment in enumerate(segments)]
     if query:
         names.append(_shorten("?", "-".join(value for pair in parse_qsl(query) for value in pair), query))
     name = "/".join((*names, PAGE))
@@ -90,7 +90,7 @@ _CLASS = re.compile(r'\sclass="([^"]*)"')
 
 @dataclass
 class SitePage:
-    """Hold what rewriting one page needs: its address and file, and which file each address has."""
+    """What rewriting one page needs: its address and file, and which file each address has."""
 
     address: str
     file: str
@@ -100,10 +100,10 @@ class SitePage:
 
     def find(self, address: str) -> str | None:
         """Return the file of an address, without entities, as this page links to it; None where the copy has none."""
-        wanted, fragment = normalize(address), address.partition("#")[2]
-        target = self.files.get(wanted)
+        normalized, fragment = normalize(address), address.partition("#")[2]
+        target = self.files.get(normalized)
         if target is None:
-            simpler = self.simplify(wanted)
+            simpler = self.simplify(normalized)
             target = self.files.get(simpler) if simpler else None
             if target == self.file:
                 return None  # what is asked for is not here, and this page is where the reader is
@@ -115,8 +115,8 @@ class SitePage:
 
 def list_links(text: str) -> list[str]:
     """List the addresses of this dashboard that a page links to, as they stand in it, each once."""
-    found = (_HREF.search(match[1]) for match in _LINK.finditer(text))
-    links = (html.unescape(match[1]) for match in found if match)
+    matches = (_HREF.search(match[1]) for match in _LINK.finditer(text))
+    links = (html.unescape(match[1]) for match in matches if match)
     return [link for link in dict.fromkeys(links) if link.startswith("/") and not link.startswith("//")]
 
 
@@ -128,8 +128,8 @@ def rewrite(text: str, page: SitePage) -> str:
     text = _ASSET.sub(lambda match: _rewrite_asset(match, page), text)
     if files or _DATA.search(text):
         # "<" could end the script; everything else is JSON.
-        said = json.dumps(files, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-        text = text.replace("</body>", f'<script type="application/json" id="site-files">{said}</script>\n</body>', 1)
+        data = json.dumps(files, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+        text = text.replace("</body>", f'<script type="application/json" id="site-files">{data}</script>\n</body>', 1)
     return text
 
 
@@ -163,16 +163,16 @@ def _rewrite_asset(tag: re.Match[str], page: SitePage) -> str:
 
 def _list_data_files(text: str, page: SitePage) -> dict[str, str]:
     """Map the addresses in a page's data, where a chart's points lead, to files; page.mjs follows them."""
-    found: dict[str, str] = {}
+    targets: dict[str, str] = {}
     prefixes = [html.unescape(match) for match in _PREFIX.findall(text)]
     for address in page.files if prefixes else ():
         if address.startswith(tuple(prefixes)):
-            found[address] = address
+            targets[address] = address
     for data in _DATA.findall(text):
         for match in set(_TEXT.findall(data)):
             address = json.loads(f'"{match}"')
-            found[address] = address
+            targets[address] = address
         for runs in _RUNS.findall(data):
-            found |= {f"/runs/{run_id}": f"/runs/{run_id}" for run_id in json.loads(runs) if isinstance(run_id, str)}
-    links = {address: page.find(address) for address in found}
+            targets |= {f"/runs/{run_id}": f"/runs/{run_id}" for run_id in json.loads(runs) if isinstance(run_id, str)}
+    links = {address: page.find(address) for address in targets}
     return {address: link for address, link in links.items() if link is not None}

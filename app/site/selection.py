@@ -96,7 +96,7 @@ def name_kind(endpoint: str) -> str:
 
 @dataclass(frozen=True)
 class SelectedPage:
-    """Hold a page that belongs into the copy: its address and kind, and how early it must be written."""
+    """A page that belongs into the copy: its address and kind, and how early it must be written."""
 
     address: str
     endpoint: str
@@ -142,8 +142,8 @@ class PageSelector:
         path, _mark, query = address.partition("?")
         if not path.startswith("/models/"):
             return None
-        kept = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] != "run"]
-        return f"{path}?{urlencode(kept)}" if kept else path
+        pairs = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] != "run"]
+        return f"{path}?{urlencode(pairs)}" if pairs else path
 
     def _takes_comparison(self, asked: dict[str, str], source: str) -> bool:
         """Take the newest run of each suite against the one before it, and what a page that judges names itself."""

@@ -36,7 +36,7 @@ TITLES = {
 
 
 def wants_json() -> bool:
-    """Say whether the address is one that programs read."""
+    """Return whether the address is one that programs read."""
     return request.path.startswith("/api/") or request.path in ("/api", "/healthz")
 
 

@@ -42,10 +42,10 @@ def url_with(**changes: object) -> str:
     """
     query: dict[str, Any] = {k: v for k, v in request.args.to_dict(flat=False).items() if k != "cursor"}
     query.update(changes)
-    kept = {key: value for key, value in query.items() if value not in (None, "", [], [""])}
+    remaining = {key: value for key, value in query.items() if value not in (None, "", [], [""])}
     here = url_for(request.endpoint or "overview.index", **(request.view_args or {}))
     # Never through url_for: a key may be one of its arguments ("_scheme") or a part of the path ("run_id").
-    return f"{here}?{urlencode(kept, doseq=True)}" if kept else here
+    return f"{here}?{urlencode(remaining, doseq=True)}" if remaining else here
 
 
 def run_url(run_id: str) -> str:
@@ -54,7 +54,7 @@ def run_url(run_id: str) -> str:
 
 
 def init_app(app: Flask) -> None:
-    """Give the templates their filters and globals."""
+    """Register the templates' filters and globals."""
     app.jinja_env.filters.update(TEMPLATE_FILTERS)
     app.jinja_env.undefined = StrictUndefined  # a misspelt name is a failing test, not a hole in a page
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True

@@ -13,6 +13,6 @@ blueprint = Blueprint("health", __name__)
 
 @blueprint.get("/healthz")
 def index() -> Response:
-    """Say that the database answers, with its version and its number of runs."""
+    """Answer that the database can be read, with its version and its number of runs."""
     health = get_health(get_reader())
     return jsonify({"ok": True, "version": __version__, "schema": health.schema_version, "runs": health.run_count})

@@ -36,7 +36,7 @@ class TextResponse(Response):
 
 
 def finish(response: Response) -> Response:
-    """Give a page its ETag, answer 304 where the reader has it already, and compress what is worth it."""
+    """Add a page's ETag, answer 304 where the reader has the page already, and compress what is worth it."""
     if request.endpoint == "static":
         return response
     if request.method in ("GET", "HEAD") and response.status_code == 200 and not response.is_streamed:

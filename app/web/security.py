@@ -41,7 +41,7 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether an address to listen on is this machine alone."""
+    """Return whether an address to listen on is this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -57,12 +57,12 @@ def allowed_hosts(settings: Settings) -> frozenset[str]:
 
 
 def is_writable(settings: Settings) -> bool:
-    """Say whether pages and the API may change something: on this machine alone, or where --allow-writes says so."""
+    """Return whether pages and the API may change data: on this machine alone, or where --allow-writes permits it."""
     return is_loopback(settings.host) or settings.allow_writes == "yes"
 
 
 def is_cross_site(req: Request) -> bool:
-    """Say whether a browser sent this request from another site's page."""
+    """Return whether a browser sent this request from another site's page."""
     fetch_site = req.headers.get("Sec-Fetch-Site")
     if fetch_site is not None:
         return fetch_site not in ("same-origin", "none")

@@ -34,6 +34,6 @@ def restore(run_id: str) -> RunJson:
 
 
 @operation("/audit")
-def list_audit(wanted: AuditFilter, page: PageQuery) -> Page[AuditRow]:
+def list_audit(selection: AuditFilter, page: PageQuery) -> Page[AuditRow]:
     """List who changed what, and from where."""
-    return activity.list_audit(get_reader(), page.cursor, page.limit, wanted.subject)
+    return activity.list_audit(get_reader(), page.cursor, page.limit, selection.subject)

@@ -93,48 +93,48 @@ def list_baselines(page: PageQuery) -> Page[BaselineRow]:
 @operation("/baselines/<path:baseline_name>")
 def get_baseline(baseline_name: str) -> BaselineDetail:
     """Return one stored baseline with what it keeps."""
-    found = find_stored(get_reader(), baseline_name)
-    if found is None:
+    stored = find_stored(get_reader(), baseline_name)
+    if stored is None:
         refuse(f"There is no baseline {baseline_name[:80]}; /api/v1/baselines lists them.")
     try:
-        side = load_baseline(found.body, found.name)
+        side = load_baseline(stored.body, stored.name)
     except CannotCompare as error:
         refuse(f"{error}.")
     return BaselineDetail(
-        name=found.name,
-        run_id=found.run_id,
-        note=found.note,
-        created_us=found.created_us,
-        changed_us=found.changed_us,
+        name=stored.name,
+        run_id=stored.run_id,
+        note=stored.note,
+        created_us=stored.created_us,
+        changed_us=stored.changed_us,
         environment=dict(side.environment),
         results=[KeptResult(row.name, dict(row.series), dict(row.cells)) for row in side.rows],
-        graph_breaks=None if side.breaks is None else [_make_distinct(one) for one in side.breaks],
-        recompile_causes=None if side.causes is None else [_make_distinct(one) for one in side.causes],
+        graph_breaks=None if side.breaks is None else [_make_distinct(distinct) for distinct in side.breaks],
+        recompile_causes=None if side.causes is None else [_make_distinct(distinct) for distinct in side.causes],
     )
 
 
-def _make_distinct(found: RuleDistinct) -> KeptDistinct:
-    row = dict(vars(found))
+def _make_distinct(distinct: RuleDistinct) -> KeptDistinct:
+    row = dict(vars(distinct))
     return KeptDistinct(result=row.pop("model"), **row)
 
 
 @operation("/check")
-def get_check(wanted: CheckQuery) -> CheckJson:
+def get_check(query: CheckQuery) -> CheckJson:
     """Put a run against a baseline, under rules, as `compileboard check` does. What cannot be compared is 400."""
-    asked = wanted.run or "latest"
-    for name, value in (("run", asked), ("baseline", wanted.baseline)):
+    asked = query.run or "latest"
+    for name, value in (("run", asked), ("baseline", query.baseline)):
         if value and is_file(value):  # a file of the server's is nobody's business
             raise FilterError(f"{name}: {value[:80]!r} is a file; the API compares what is in the database")
-    names = [word for word in (wanted.rule or "").split(",") if word]
-    series = {name: value for name in _SERIES if (value := getattr(wanted, name)) is not None}
+    names = [word for word in (query.rule or "").split(",") if word]
+    series = {name: value for name in _SERIES if (value := getattr(query, name)) is not None}
     request = CheckRequest(
         run=asked,
-        baseline=wanted.baseline or None,
+        baseline=query.baseline or None,
         rules=names,
         choices=series,
-        models=[wanted.model] if wanted.model else [],
+        models=[query.model] if query.model else [],
         options=RuleOptions(flaky=list_flaky()),
-        allow_environment_change=wanted.environment,
+        allow_environment_change=query.environment,
     )
     try:
         return report_check(build_check(get_reader, request).report)

@@ -180,10 +180,10 @@ class SidesQuery:
 
 
 @operation("/compare")
-def get_comparison(wanted: SidesQuery) -> ComparisonJson:
+def get_comparison(sides: SidesQuery) -> ComparisonJson:
     """Return what changed from base to new: every metric of every model with its verdict, graph breaks, recompiles."""
     screen = build_default_comparison(
-        get_reader(), get_engine(), wanted.base, wanted.new, anyway=wanted.anyway, suite=wanted.suite
+        get_reader(), get_engine(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
     )
     if screen is None:
         refuse("There is nothing to compare with: name both sides, base and new.")

@@ -48,15 +48,15 @@ class BreakTrends(Trends):
 
 
 @operation("/graph_breaks")
-def list_graph_breaks(wanted: BreakFilter, order: BreakSort, page: PageQuery) -> Page[DistinctBreak]:
+def list_graph_breaks(selection: BreakFilter, order: BreakSort, page: PageQuery) -> Page[DistinctBreak]:
     """List distinct graph breaks across runs, the most frequent first."""
-    return list_reasons(get_engine(), GRAPH_BREAKS, wanted, sort=order.sort, cursor=page.cursor, limit=page.limit)
+    return list_reasons(get_engine(), GRAPH_BREAKS, selection, sort=order.sort, cursor=page.cursor, limit=page.limit)
 
 
 @operation("/graph_breaks/trends")
-def get_graph_break_trends(wanted: BreakFilter) -> BreakTrends:
+def get_graph_break_trends(selection: BreakFilter) -> BreakTrends:
     """Return distinct graph breaks summed, and how they went from run to run."""
-    return BreakTrends(**read_trends(GRAPH_BREAKS, wanted))
+    return BreakTrends(**read_trends(GRAPH_BREAKS, selection))
 
 
 @operation("/graph_breaks/<distinct_id>")

@@ -82,9 +82,9 @@ _FINDING = "/findings/<finding_id>"
 
 
 @operation("/findings")
-def list_findings(wanted: IncidentFilter, page: PageQuery) -> Page[FindingJson]:
+def list_findings(selection: IncidentFilter, page: PageQuery) -> Page[FindingJson]:
     """List lasting changes of series, those of the newest runs first."""
-    listed = build_change_list(get_reader(), wanted, page.cursor, page.limit)
+    listed = build_change_list(get_reader(), selection, page.cursor, page.limit)
     rows = (FindingJson(**finding_row(change), evidence=change.evidence) for change in listed.changes)
     return Page(tuple(rows), listed.next_cursor)
 
@@ -101,19 +101,19 @@ def get_finding(finding_id: str) -> FindingDetailJson:
 
 @operation(f"{_FINDING}/acknowledge", method="POST", body=CommentBody)
 def acknowledge(finding_id: str) -> FindingDetailJson:
-    """Say that somebody looks after a finding."""
+    """Acknowledge a finding: somebody looks after it."""
     return _add_comment(finding_id, "acknowledge")
 
 
 @operation(f"{_FINDING}/ignore", method="POST", body=CommentBody)
 def ignore(finding_id: str) -> FindingDetailJson:
-    """Say that a finding is no matter; `text` says why, and is required."""
+    """Ignore a finding; `text` is the reason, and is required."""
     return _add_comment(finding_id, "ignore")
 
 
 @operation(f"{_FINDING}/note", method="POST", body=CommentBody)
 def note(finding_id: str) -> FindingDetailJson:
-    """Say something of a finding, in `text`."""
+    """Comment on a finding, in `text`."""
     return _add_comment(finding_id, "note")
 
 

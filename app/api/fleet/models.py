@@ -61,19 +61,19 @@ def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultJson]:
 
 
 @operation("/models")
-def list_newest(wanted: ModelFilter, order: ModelSort, page: PageQuery) -> Page[ResultJson]:
+def list_newest(selection: ModelFilter, order: ModelSort, page: PageQuery) -> Page[ResultJson]:
     """List the newest benchmark result of each model and metric set, or those of one run."""
-    if wanted.run:
-        find_run(wanted.run)
-    listed = build_result_list(list_models(get_engine(), wanted), order.sort, page.cursor, page.limit)
+    if selection.run:
+        find_run(selection.run)
+    listed = build_result_list(list_models(get_engine(), selection), order.sort, page.cursor, page.limit)
     return Page(tuple(make_result(result) for result in listed.results), listed.next_cursor)
 
 
 @operation("/models/<path:name>")
-def get_model(name: str, wanted: SuiteQuery) -> ModelHistoryJson:
+def get_model(name: str, query: SuiteQuery) -> ModelHistoryJson:
     """Return one model's benchmark results over time: its series, each with its points, the oldest first."""
     name = read_name(name)
-    history = build_model_history(get_engine(), name, wanted.suite)
+    history = build_model_history(get_engine(), name, query.suite)
     if history is None:
         refuse(f"There is no model {name[:80]}; /api/v1/models lists those that were benchmarked.")
     return ModelHistoryJson(name, history.suites, [_make_series(series) for series in history.series])

@@ -41,15 +41,15 @@ class CauseTrends(Trends):
 
 
 @operation("/recompiles")
-def list_recompiles(wanted: CauseFilter, order: CauseSort, page: PageQuery) -> Page[RecompileCause]:
+def list_recompiles(selection: CauseFilter, order: CauseSort, page: PageQuery) -> Page[RecompileCause]:
     """List causes of recompiles across runs, the most recompiles first."""
-    return list_reasons(get_engine(), RECOMPILES, wanted, sort=order.sort, cursor=page.cursor, limit=page.limit)
+    return list_reasons(get_engine(), RECOMPILES, selection, sort=order.sort, cursor=page.cursor, limit=page.limit)
 
 
 @operation("/recompiles/trends")
-def get_recompile_trends(wanted: CauseFilter) -> CauseTrends:
+def get_recompile_trends(selection: CauseFilter) -> CauseTrends:
     """Return causes of recompiles summed, and how they went from run to run."""
-    return CauseTrends(**read_trends(RECOMPILES, wanted))
+    return CauseTrends(**read_trends(RECOMPILES, selection))
 
 
 @operation("/recompiles/<cause_id>")

@@ -172,11 +172,11 @@ _POINT = ("value", "low", "high", "status", "reason", "is_incomplete")
 
 
 @operation("/summary")
-def get_summary(asked: SummaryQuery, wanted: TrendFilter) -> SummaryJson:
+def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
     """Return what benchmark results come to: of `run`, or of the newest run of a commit, branch or torch version."""
     if asked.run:
         find_run(asked.run)
-    narrowed = replace(wanted, run=asked.run, commit=asked.commit, torch=asked.torch)
+    narrowed = replace(selection, run=asked.run, commit=asked.commit, torch=asked.torch)
     clock = get_clock()
     screen = summarize_runs(get_engine(), narrowed, asked.definition, clock)
     if screen is None:
@@ -196,12 +196,12 @@ def _make_summary(summary: StoredSummary) -> SetSummaryJson:
 
 
 @operation("/trend")
-def get_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendJson:
+def get_trend(asked: TrendQuery, selection: TrendFilter) -> TrendJson:
     """Return a metric over the newest runs: of every suite that fits, of one model, or counted of what recompiles.
 
     What is counted is a function's recompiles, a distinct graph break, or a kind of guard.
     """
-    return make_trend(build_asked_trend(asked, wanted))
+    return make_trend(build_asked_trend(asked, selection))
 
 
 def build_asked_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendScreen:

@@ -69,9 +69,11 @@ class ArtifactDiffJson:
 
 
 @operation(_RUN)
-def list_artifacts(detail: RunDetail, wanted: ArtifactFilter, page: PageQuery) -> Page[ArtifactJson]:
+def list_artifacts(detail: RunDetail, selection: ArtifactFilter, page: PageQuery) -> Page[ArtifactJson]:
     """List what torch wrote into a run's logs beside its events, by name; of one compile in order."""
-    return artifacts.list_artifacts(get_reader(), detail.run.id, wanted, page.cursor, page.limit).map(explain_artifact)
+    return artifacts.list_artifacts(get_reader(), detail.run.id, selection, page.cursor, page.limit).map(
+        explain_artifact
+    )
 
 
 @operation(f"{_RUN}/<artifact_id>")
@@ -86,16 +88,16 @@ def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
 
 def _find_artifact(run_id: str, name: str, text: str) -> artifacts.Artifact:
     number = check_artifact_id(name, text)
-    found = read_artifact(get_reader(), run_id, number)
-    return found if found is not None else refuse(f"{name}: there is no artifact number {number}.")
+    artifact = read_artifact(get_reader(), run_id, number)
+    return artifact if artifact is not None else refuse(f"{name}: there is no artifact number {number}.")
 
 
 @operation(f"{_RUN}/diff")
-def get_diff(detail: RunDetail, wanted: DiffQuery) -> ArtifactDiffJson:
+def get_diff(detail: RunDetail, query: DiffQuery) -> ArtifactDiffJson:
     """Return two artifacts, of this run or of any, compared by lines: at most 5000 rows, equal stretches folded."""
-    a, b = (_find_artifact(detail.run.id, name, getattr(wanted, name)) for name in ("a", "b"))
-    found = compare_artifacts(a, b, ignore=wanted.ignore, context=wanted.context)
-    sides, diff = (explain_artifact(found.a), explain_artifact(found.b), found.remark), found.diff
+    a, b = (_find_artifact(detail.run.id, name, getattr(query, name)) for name in ("a", "b"))
+    pair = compare_artifacts(a, b, ignore=query.ignore, context=query.context)
+    sides, diff = (explain_artifact(pair.a), explain_artifact(pair.b), pair.remark), pair.diff
     if diff is None:
         return ArtifactDiffJson(*sides)
     return ArtifactDiffJson(

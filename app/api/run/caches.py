@@ -114,9 +114,9 @@ _RUN = "/runs/<run_id>/caches"
 
 
 @operation(_RUN)
-def get_caches(detail: RunDetail, wanted: LookupsQuery, page: PageQuery) -> CachesReport:
+def get_caches(detail: RunDetail, query: LookupsQuery, page: PageQuery) -> CachesReport:
     """Return what a run's caches answered by result and reason, and its look-ups as they came."""
-    explain_count = MOST_EXPLAINED if wanted.differs else 0
+    explain_count = MOST_EXPLAINED if query.differs else 0
     limit = min(page.limit, explain_count or page.limit)
     screen = build_caches(get_reader(), detail.run.id, page.cursor, limit, explain_count=explain_count)
     lookups = [LookupSummary(**vars(row), differs=screen.differences.get(row.id)) for row in screen.page.rows]
@@ -124,9 +124,9 @@ def get_caches(detail: RunDetail, wanted: LookupsQuery, page: PageQuery) -> Cach
 
 
 @operation(f"{_RUN}/<lookup_id>")
-def get_one(detail: RunDetail, lookup_id: str, wanted: EarlierRuns) -> CacheLookupDetail:
+def get_one(detail: RunDetail, lookup_id: str, query: EarlierRuns) -> CacheLookupDetail:
     """Return one look-up: what its key is made of, and for a miss what differs from the nearest earlier key."""
-    screen = build_lookup(get_reader(), detail.run.id, read_id(lookup_id), across=wanted.runs)
+    screen = build_lookup(get_reader(), detail.run.id, read_id(lookup_id), across=query.runs)
     if screen is None:
         refuse(f"Run {detail.run.id[:80]} has no look-up in a cache with the number {lookup_id[:40]}.")
     return make_lookup_report(screen)

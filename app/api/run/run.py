@@ -52,9 +52,9 @@ class RunDetailJson(RunFactsJson):
 
 
 @operation("/runs")
-def list_runs(wanted: RunFilter, order: RunSort, page: PageQuery) -> Page[RunJson]:
+def list_runs(selection: RunFilter, order: RunSort, page: PageQuery) -> Page[RunJson]:
     """List runs, newest first."""
-    screen = build_runs(get_engine(), RunsFilters(wanted, order.sort, page.cursor, page.limit), get_clock())
+    screen = build_runs(get_engine(), RunsFilters(selection, order.sort, page.cursor, page.limit), get_clock())
     return Page(tuple(listed.row for listed in screen.runs), screen.next_cursor)
 
 

@@ -138,7 +138,7 @@ class TimelineWindowJson:
 
 
 @operation("/runs/<run_id>/timeline")
-def get_timeline(detail: RunDetail, wanted: TraceQuery) -> Annotated[Response, Trace]:
+def get_timeline(detail: RunDetail, query: TraceQuery) -> Annotated[Response, Trace]:
     """Return a run's phases in Chrome's trace format, streamed and without an ETag.
 
     With `download=1` the answer is the bare trace file, not wrapped in `ok`, `data` and `next`: Perfetto and
@@ -146,27 +146,27 @@ def get_timeline(detail: RunDetail, wanted: TraceQuery) -> Annotated[Response, T
     """
     lanes = timeline.list_lanes(get_reader(), detail.run.id, 1000)
     pieces = _write_document(get_settings().db, detail, lanes)
-    if not wanted.download:
+    if not query.download:
         pieces = _wrap(pieces)
     packed = request.accept_encodings["gzip"] > 0
     response = Response(_pack(pieces) if packed else pieces, content_type="application/json")
     response.vary.add("Accept-Encoding")
     if packed:
         response.headers["Content-Encoding"] = "gzip"
-    if wanted.download:
+    if query.download:
         response.headers.set("Content-Disposition", "attachment", filename=f"timeline-{detail.run.id}.json")
     return response
 
 
 @operation("/runs/<run_id>/timeline/window")
-def get_window(detail: RunDetail, wanted: WindowQuery) -> TimelineWindowJson:
+def get_window(detail: RunDetail, query: WindowQuery) -> TimelineWindowJson:
     """Return what of a window of a run's timeline is wide enough to be seen, as flat lists, and sums of what is not."""
     reader = get_reader()
     lanes = timeline.list_lanes(reader, detail.run.id)
     if not lanes:
         return TimelineWindowJson(None, None, None, None, [], {}, [], is_coarse=False, busy=[])
-    window = choose_window(lanes, wanted.from_us, wanted.to_us, wanted.width)
-    return TimelineWindowJson(**read_window(reader, detail.run.id, lanes, window, with_busy=wanted.idle))
+    window = choose_window(lanes, query.from_us, query.to_us, query.width)
+    return TimelineWindowJson(**read_window(reader, detail.run.id, lanes, window, with_busy=query.idle))
 
 
 def _write_document(database: str, detail: RunDetail, lanes: list[Lane]) -> Iterator[bytes]:

@@ -74,7 +74,7 @@ START_SQL = "select rule, first_us, since_us, seen_us from alert_rules where rul
 
 @dataclass(frozen=True)
 class Delivery:
-    """Hold what became of one finding, of one rule, to one channel; `noticed_us` is when it was found to be confirmed.
+    """The delivery of one finding, of one rule, to one channel; `noticed_us` is when it was seen to be confirmed.
 
     Findings of one message share its id, its attempts and when it is due again.
     """
@@ -99,7 +99,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class RuleStart:
-    """Hold when a rule first ran, from when on findings are its business, and when it last looked."""
+    """When a rule first ran, from when on it applies to findings, and when it ran last."""
 
     rule: str
     first_us: int
@@ -129,8 +129,8 @@ def list_deliveries(
 
 def list_waiting(connection: sqlite3.Connection, rule: str, channel: str, limit: int = MOST_WAITING) -> list[Delivery]:
     """List what a rule has waiting for a channel, the oldest first."""
-    found = connection.execute(WAITING_SQL, {"rule": rule, "channel": channel, "limit": limit})
-    return [Delivery(**dict(row)) for row in found]
+    rows = connection.execute(WAITING_SQL, {"rule": rule, "channel": channel, "limit": limit})
+    return [Delivery(**dict(row)) for row in rows]
 
 
 def count_deliveries(connection: sqlite3.Connection) -> dict[tuple[str, str, str], int]:

@@ -43,7 +43,7 @@ class BaselineRow:
 
 @dataclass(frozen=True)
 class Baseline(BaselineRow):
-    """Hold one stored baseline; `body` is what `app.checks.keep` wrote."""
+    """One stored baseline; `body` is what `app.checks.keep` wrote."""
 
     body: dict[str, Any]
 
@@ -54,8 +54,8 @@ def list_baselines(connection: sqlite3.Connection, cursor: str | None = None, li
     Raises: FilterError if the cursor cannot be used.
     """
     after, _created_us = decode_cursor(cursor, str, int) or ("", 0)
-    found = connection.execute(LIST_SQL, {"after": after, "limit": limit + 1})
-    return make_page([BaselineRow(**dict(row)) for row in found], limit, lambda row: (row.name, row.created_us))
+    rows = connection.execute(LIST_SQL, {"after": after, "limit": limit + 1})
+    return make_page([BaselineRow(**dict(row)) for row in rows], limit, lambda row: (row.name, row.created_us))
 
 
 def get_baseline(connection: sqlite3.Connection, name: str) -> Baseline | None:

@@ -54,7 +54,7 @@ TIME_SQL = "select time_us from commits where hash = :hash"
 
 
 class CommitSpan(NamedTuple):
-    """Hold a time and what the commits of it come to: two that are equal have the same commits.
+    """A time and the commits of it: two that are equal have the same commits.
 
     Commits are only added, or get the parent that a clone was cut off from.
     """
@@ -68,7 +68,7 @@ class CommitSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownCommit:
-    """Hold one commit."""
+    """One commit."""
 
     hash: str
     author: str | None
@@ -78,7 +78,7 @@ class KnownCommit:
 
 @dataclass(frozen=True)
 class CommitRange:
-    """Hold the commits after one commit up to and with another, the newest first; `count` is of all of them.
+    """The commits after one commit up to and with another, the newest first; `count` is of all of them.
 
     Not `known` is a range whose chain is broken, or whose first commit is no ancestor of its last: it has no commits.
     """
@@ -90,8 +90,8 @@ class CommitRange:
 
 def find_span(engine: Engine, hashes: Iterable[str | None]) -> CommitSpan | None:
     """Find the time that the given commits and those between them are of; None where none of them is known."""
-    wanted = sorted({digest for digest in hashes if digest})
-    ((oldest_us, newest_us),) = engine.rows(SPAN_SQL, {"hashes": wanted})
+    selected = sorted({digest for digest in hashes if digest})
+    ((oldest_us, newest_us),) = engine.rows(SPAN_SQL, {"hashes": selected})
     if oldest_us is None:
         return None
     times = {"since_us": oldest_us - SLACK_US, "until_us": newest_us + SLACK_US}

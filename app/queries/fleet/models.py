@@ -126,7 +126,7 @@ FILTERS = list_names(ModelFilter)
 
 @dataclass(frozen=True)
 class ModelChoices:
-    """Hold the values that filters offer."""
+    """The values that filters offer."""
 
     suites: tuple[str, ...]
     modes: tuple[str, ...]
@@ -137,7 +137,7 @@ class ModelChoices:
 
 @dataclass(frozen=True)
 class BenchmarkRun:
-    """Hold a run that has results."""
+    """A run that has results."""
 
     id: str
     name: str
@@ -147,7 +147,7 @@ class BenchmarkRun:
 
 @dataclass(frozen=True)
 class HistoryRun:
-    """Hold what of a run stands beside a point of a model's history."""
+    """A run's facts beside a point of a model's history."""
 
     id: str
     name: str
@@ -165,49 +165,49 @@ def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KE
     return read_query(ModelFilter, query, others)
 
 
-def list_models(engine: Engine, wanted: ModelFilter) -> list[ResultRow]:
+def list_models(engine: Engine, selection: ModelFilter) -> list[ResultRow]:
     """List the newest result of each model and metric set, or all of one run's, by suite and model."""
-    if wanted.run:
-        of_run = engine.stream(RESULTS_SQL, {"run_id": wanted.run, "limit": MOST_RESULTS})
-        measured = [result for result in read_measured(of_run) if _fits(result, wanted)]
+    if selection.run:
+        of_run = engine.stream(RESULTS_SQL, {"run_id": selection.run, "limit": MOST_RESULTS})
+        measured = [result for result in read_measured(of_run) if _fits(result, selection)]
     else:
-        measured = list_newest(engine, wanted)
+        measured = list_newest(engine, selection)
     return [
         row
         for row in merge_results(measured)
-        if wanted.status in (None, row.status) and wanted.accuracy in (None, judge_answer(row))
+        if selection.status in (None, row.status) and selection.accuracy in (None, judge_answer(row))
     ]
 
 
 def judge_answer(row: ResultRow) -> str:
-    """Say which of ACCURACIES a row's answer is; a verdict that upstream adds later passes if its name says so."""
+    """Return which of ACCURACIES a row's answer is; a verdict that upstream adds later passes if its name begins so."""
     if row.accuracy is not None:
         return "pass" if row.accuracy in HUD_PASSING or row.accuracy.startswith("pass") else "fail"
     status = None if row.judge is None else row.judge.status
     return {"failed": "fail", "skipped": "skipped"}.get(status or "", "not_measured")
 
 
-def list_newest(engine: Engine, wanted: ModelFilter) -> list[ExperimentResult]:
+def list_newest(engine: Engine, selection: ModelFilter) -> list[ExperimentResult]:
     """List what each experiment said last of each model, from whichever run."""
-    values = {key: getattr(wanted, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
+    values = {key: getattr(selection, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
     return filter_newest(read_measured(engine.stream(LATEST_SQL, values)))
 
 
 def filter_newest(measured: Iterable[ExperimentResult]) -> list[ExperimentResult]:
-    """Leave the newest of each experiment; performance has one a batch size."""
-    found: dict[tuple[Key, str, int | None], ExperimentResult] = {}
+    """Filter to the newest of each experiment; performance has one a batch size."""
+    newest: dict[tuple[Key, str, int | None], ExperimentResult] = {}
     for result in measured:
-        place = (result.key, result.experiment, result.batch_size if result.experiment == "performance" else None)
-        known = found.get(place)
+        key = (result.key, result.experiment, result.batch_size if result.experiment == "performance" else None)
+        known = newest.get(key)
         if known is None or (known.time_us, known.id) < (result.time_us, result.id):
-            found[place] = result
-    return list(found.values())
+            newest[key] = result
+    return list(newest.values())
 
 
-def _fits(result: ExperimentResult, wanted: ModelFilter) -> bool:
-    text = (wanted.q or "").lower()
+def _fits(result: ExperimentResult, selection: ModelFilter) -> bool:
+    text = (selection.q or "").lower()
     named = text in result.model.lower() or text in result.suite.lower()
-    return named and all(getattr(wanted, key) in (None, getattr(result, key)) for key in _SERIES_FILTERS)
+    return named and all(getattr(selection, key) in (None, getattr(result, key)) for key in _SERIES_FILTERS)
 
 
 def list_history(
@@ -218,8 +218,8 @@ def list_history(
     by_run: dict[str, list[ExperimentResult]] = {}
     for result in read_measured(engine.stream(HISTORY_SQL, values)):
         by_run.setdefault(result.run_id, []).append(result)
-    found = [pair for measured in by_run.values() for pair in merge_with_parts(measured)]
-    return sorted(found, key=lambda pair: (pair[0].time_us, pair[0].id), reverse=True)
+    history = [pair for measured in by_run.values() for pair in merge_with_parts(measured)]
+    return sorted(history, key=lambda pair: (pair[0].time_us, pair[0].id), reverse=True)
 
 
 def list_model_choices(engine: Engine) -> ModelChoices:

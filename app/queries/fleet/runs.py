@@ -130,8 +130,8 @@ _WHERE = """
 """
 
 
-def _bind(wanted: RunFilter) -> dict[str, Any]:
-    return {name: value if value != "" else None for name, value in vars(wanted).items()}
+def _bind(selection: RunFilter) -> dict[str, Any]:
+    return {name: value if value != "" else None for name, value in vars(selection).items()}
 
 
 COUNT_SQL = f"select count(*) {RUN_SOURCE} where {_WHERE}"
@@ -162,7 +162,7 @@ limit :limit
 
 def list_runs(
     engine: Engine,
-    wanted: RunFilter | None = None,
+    selection: RunFilter | None = None,
     *,
     sort: str = "started",
     cursor: str | None = None,
@@ -182,11 +182,11 @@ def list_runs(
         if after and int(after[0]) < phase:
             continue
         behind = after if after and after[0] == phase else None
-        values = _bind(wanted or RunFilter()) | {"pinned": pinned, "limit": limit + 1 - len(rows)}
+        values = _bind(selection or RunFilter()) | {"pinned": pinned, "limit": limit + 1 - len(rows)}
         if behind:
             values |= {"after_key": behind[1], "after_id": behind[2]}
-        found = engine.rows(runs_sql(order, direction == "asc", behind is not None), values)
-        rows += [to_row(row) for row in found]
+        records = engine.rows(runs_sql(order, direction == "asc", behind is not None), values)
+        rows += [to_row(row) for row in records]
         if len(rows) > limit:
             break
     return make_page(rows, limit, lambda row: (int(row.pinned and pinned_first), _key_of(row, order), row.id))
@@ -203,9 +203,9 @@ def _key_of(row: RunRow, order: str) -> int:
     }[order]
 
 
-def count_runs(engine: Engine, wanted: RunFilter | None = None) -> int:
+def count_runs(engine: Engine, selection: RunFilter | None = None) -> int:
     """Count the runs that a filter lets through."""
-    return int(engine.rows(COUNT_SQL, _bind(wanted or RunFilter()))[0][0])
+    return int(engine.rows(COUNT_SQL, _bind(selection or RunFilter()))[0][0])
 
 
 def get_run(engine: Engine, run_id: str) -> RunRow | None:
@@ -239,15 +239,15 @@ def get_other(engine: Engine, run: RunRow, word: str, clock: RecorderClock) -> R
 
 def list_tags(engine: Engine, run_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
     """List key and value of each given run's tags, by run."""
-    found: dict[str, list[tuple[str, str]]] = {run_id: [] for run_id in run_ids}
+    tags_by_run: dict[str, list[tuple[str, str]]] = {run_id: [] for run_id in run_ids}
     for row in engine.rows(TAGS_SQL, {"run_ids": run_ids}):
-        found[row["run_id"]].append((row["key"], row["value"]))
-    return found
+        tags_by_run[row["run_id"]].append((row["key"], row["value"]))
+    return tags_by_run
 
 
 @dataclass(frozen=True)
 class RunChoices:
-    """Hold the values that filters offer, each list sorted and short."""
+    """The values that filters offer, each list sorted and short."""
 
     names: tuple[str, ...]
     suites: tuple[str, ...]
@@ -274,8 +274,8 @@ limit 200
 def list_choices(engine: Engine) -> RunChoices:
     """List what the recorded runs can be filtered by."""
 
-    found = engine.rows(_CHOICES)
-    columns = [sorted({value for value in column if value is not None})[:_MOST_CHOICES] for column in zip(*found)]
+    records = engine.rows(_CHOICES)
+    columns = [sorted({value for value in column if value is not None})[:_MOST_CHOICES] for column in zip(*records)]
     names, suites, hosts, gpus, torches = columns or [[]] * 5
     tags = tuple(row["value"] for row in engine.rows(_TAGS))
     return RunChoices(tuple(names), tuple(suites), tuple(hosts), (*gpus, "CPU"), tuple(torches), tags)
@@ -295,11 +295,11 @@ def find_run_ids(engine: Engine, prefix: str, limit: int = 4) -> list[str]:
     """List the ids that begin so, in either case; one alone where the text is a whole id."""
     for text in dict.fromkeys((prefix, prefix.upper())):
         rows = engine.rows(LOOKUP_SQL, {"prefix": text, "end": text + "\x7f", "limit": limit})
-        found = [str(row["id"]) for row in rows]
-        if text in found:
+        run_ids = [str(row["id"]) for row in rows]
+        if text in run_ids:
             return [text]
-        if found and text:
-            return found
+        if run_ids and text:
+            return run_ids
     return []
 
 

@@ -130,7 +130,7 @@ class ArtifactRow:
 
 @dataclass(frozen=True)
 class Artifact(ArtifactRow):
-    """Hold one artifact with its text, None where none is kept; `unreadable` says why a kept one cannot be read."""
+    """One artifact with its text, None where none is stored; `unreadable` is why a stored one cannot be read."""
 
     text: str | None = field(repr=False, metadata=PRIVATE)
     unreadable: str | None = field(metadata=PRIVATE)
@@ -162,7 +162,7 @@ class ArtifactPairQuery:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Hold what stands before and after an artifact in its compile."""
+    """The artifacts before and after an artifact in its compile."""
 
     previous: ArtifactRow | None
     next: ArtifactRow | None
@@ -174,14 +174,14 @@ def _to_row(row: sqlite3.Row) -> ArtifactRow:
 
 
 def _load(text: str | None) -> dict[str, Any]:
-    found = json.loads(text) if text else {}
-    return found if isinstance(found, dict) else {"metadata": found}
+    metadata = json.loads(text) if text else {}
+    return metadata if isinstance(metadata, dict) else {"metadata": metadata}
 
 
 def list_artifacts(
     connection: sqlite3.Connection,
     run_id: str,
-    wanted: ArtifactFilter | None = None,
+    selection: ArtifactFilter | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ArtifactRow]:
@@ -189,16 +189,16 @@ def list_artifacts(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    wanted = wanted or ArtifactFilter()
-    values: dict[str, Any] = {"run_id": run_id, "name": wanted.name, "text": wanted.text, "limit": limit + 1}
-    if wanted.compile_key is None:
+    selection = selection or ArtifactFilter()
+    values: dict[str, Any] = {"run_id": run_id, "name": selection.name, "text": selection.text, "limit": limit + 1}
+    if selection.compile_key is None:
         name, last = decode_cursor(cursor, str, int) or ("", 0)
-        found = connection.execute(RUN_SQL, values | {"after_name": name, "after_id": last})
-        return make_page([_to_row(row) for row in found], limit, lambda row: (row.name, row.id))
+        rows = connection.execute(RUN_SQL, values | {"after_name": name, "after_id": last})
+        return make_page([_to_row(row) for row in rows], limit, lambda row: (row.name, row.id))
     sequence, last = decode_cursor(cursor, int, int) or (-(2**62), 0)
-    more = {"compile_key": wanted.compile_key, "after_sequence": sequence, "after_id": last}
-    found = connection.execute(COMPILE_SQL, values | more)
-    return make_page([_to_row(row) for row in found], limit, lambda row: (row.sequence, row.id))
+    more = {"compile_key": selection.compile_key, "after_sequence": sequence, "after_id": last}
+    rows = connection.execute(COMPILE_SQL, values | more)
+    return make_page([_to_row(row) for row in rows], limit, lambda row: (row.sequence, row.id))
 
 
 def list_texts(connection: sqlite3.Connection, compile_key: int, limit: int = 200) -> list[ArtifactRow]:
@@ -252,14 +252,14 @@ def neighbours_sql(artifact: ArtifactRow, forward: bool) -> str:
     """Write the statement that finds what is beside an artifact; public for the query-plan test."""
     sign, direction = (">", "asc") if forward else ("<", "desc")
     inside = artifact.compile_key is not None
-    place = "a.compile_key = :compile_key" if inside else "a.run_id = :run_id and a.compile_key is null"
+    scope = "a.compile_key = :compile_key" if inside else "a.run_id = :run_id and a.compile_key is null"
     order = "a.sequence" if inside else "a.id"
     texts = f"and {_NO_DESCRIPTION}" if artifact.name not in DESCRIPTIONS else ""
     # Every part is one of this module's own texts; what people give is bound.
     return f"""
 select {_COLUMNS}
 {_SOURCE}
-where {place}
+where {scope}
   and {order} {sign} :here
   {texts}
 order by {order} {direction}, a.id {direction}
@@ -308,27 +308,27 @@ def pair_artifacts(here: list[ArtifactRow], there: list[ArtifactRow]) -> Mapping
     waiting: dict[tuple[str, str, bool], list[ArtifactRow]] = {}
     for row in there:
         waiting.setdefault(_role(row, there), []).append(row)
-    found = {}
+    pairs = {}
     for row in here:
         same = waiting.get(_role(row, here))
         if same:
-            found[row.id] = same.pop(0)
-    return found
+            pairs[row.id] = same.pop(0)
+    return pairs
 
 
 def list_pairs(
     connection: sqlite3.Connection, older_key: int, newer_key: int, names: Iterable[str], limit: int = 8
 ) -> list[tuple[Artifact, Artifact]]:
     """List the artifacts of some names that two compiles both have, with their texts; at most `limit` of a name."""
-    found = []
+    pairs = []
     for name in names:
         here, there = list_named(connection, older_key, name), list_named(connection, newer_key, name)
         matched = pair_artifacts(here, there)
         for row in [row for row in here if row.id in matched][:limit]:
             pair = [get_artifact(connection, artifact.run_id, artifact.id) for artifact in (row, matched[row.id])]
             if pair[0] is not None and pair[1] is not None and None not in (pair[0].text, pair[1].text):
-                found.append((pair[0], pair[1]))
-    return found
+                pairs.append((pair[0], pair[1]))
+    return pairs
 
 
 def _role(row: ArtifactRow, rows: list[ArtifactRow]) -> tuple[str, str, bool]:
@@ -351,7 +351,7 @@ MOST_TEXTS = 100_000
 
 @dataclass(frozen=True)
 class StoredText:
-    """Hold one text without its words: the first artifact that has it, and how many have.
+    """One text without its words: the first artifact that has it, and how many have.
 
     Units: size_bytes is the text's, unpacked.
     """

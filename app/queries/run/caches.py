@@ -18,7 +18,7 @@ RUNS_BACK = 3
 
 @dataclass(frozen=True)
 class Lookup:
-    """Hold one look-up; `text` is torch's record with the key's components, None where it is not kept."""
+    """One look-up; `text` is torch's record with the key's components, None where it is not stored."""
 
     id: int
     run_id: str
@@ -45,7 +45,7 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Earlier:
-    """Hold an earlier look-up of the same cache whose key's components are kept."""
+    """An earlier look-up of the same cache whose key's components are stored."""
 
     id: int
     run_id: str
@@ -151,15 +151,15 @@ def list_runs_before(connection: sqlite3.Connection, run_id: str, limit: int = R
 
 def list_earlier(connection: sqlite3.Connection, lookup: Lookup, run_ids: Sequence[str]) -> list[Earlier]:
     """List earlier look-ups of a cache in some runs, oldest first: the newest of the function, and of each run."""
-    found: dict[int, Earlier] = {}
+    lookups: dict[int, Earlier] = {}
     values = {"cache": lookup.cache, "time_us": lookup.time_us, "lookup_id": lookup.id}
     share = max(len(run_ids), 1)
     for run_id in run_ids:
         of_run = {**values, "run_id": run_id, "limit": MOST_OF_RUN // share}
         of_function = {**of_run, "function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // share}
         for sql, given in ((OF_FUNCTION_SQL, of_function), (OF_RUN_SQL, of_run)):
-            found |= {row["id"]: Earlier(**dict(row)) for row in connection.execute(sql, given)}
-    return sorted(found.values(), key=lambda earlier_lookup: (earlier_lookup.time_us, earlier_lookup.id))
+            lookups |= {row["id"]: Earlier(**dict(row)) for row in connection.execute(sql, given)}
+    return sorted(lookups.values(), key=lambda earlier_lookup: (earlier_lookup.time_us, earlier_lookup.id))
 
 
 def read_texts(connection: sqlite3.Connection, earlier: Sequence[Earlier]) -> Iterator[tuple[Earlier, str]]:

@@ -30,7 +30,7 @@ class CompilePosition(NamedTuple):
 
 
 class RankCompile(NamedTuple):
-    """Hold one compile of one rank. What follows `total_us` is compared as it is; `sizes` is torch's JSON."""
+    """One compile of one rank. What follows `total_us` is compared as it is; `sizes` is torch's JSON."""
 
     key: int
     position: CompilePosition
@@ -56,7 +56,7 @@ class RankProcess:
 
 @dataclass
 class RankSequence:
-    """Hold what one rank compiled, in its own order, with its phases' times.
+    """What one rank compiled, in its own order, with its phases' times.
 
     Units: microseconds.
     """
@@ -147,17 +147,17 @@ limit :limit
 
 def list_ranks(connection: sqlite3.Connection, run_id: str) -> list[RankSequence]:
     """List the run's ranks with what each compiled; a rank may have several processes, in the order they started."""
-    found: dict[int, RankSequence] = {}
+    sequences: dict[int, RankSequence] = {}
     owners: dict[str, tuple[RankSequence, int]] = {}
     for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": MOST_PROCESSES}):
         process = RankProcess(**dict(row))
-        sequence = found.setdefault(process.rank, RankSequence(process.rank))
+        sequence = sequences.setdefault(process.rank, RankSequence(process.rank))
         owners[process.id] = (sequence, len(sequence.processes))
         sequence.processes.append(process)
-    if len(found) > 1:
+    if len(sequences) > 1:
         _read_compiles(connection, run_id, owners)
         _read_phases(connection, run_id, owners)
-    return [found[rank] for rank in sorted(found)]
+    return [sequences[rank] for rank in sorted(sequences)]
 
 
 def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]) -> None:
@@ -189,7 +189,7 @@ def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str
                     breaks.get(key, ()),
                     caches.get(key, ()),
                     sizes.get(key, ()),
-                    tuple([found.get(key, ()) for found in texts]),
+                    tuple([texts_by_compile.get(key, ()) for texts_by_compile in texts]),
                 )
             )
     for sequence, _number in owners.values():
@@ -201,13 +201,13 @@ def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str
 
 def _by_compile(rows: Iterable[tuple[int, Any]]) -> dict[int, tuple[Any, ...]]:
     """Collect values by compile. Tuples, and equal ones once: lists would keep the garbage collector busy."""
-    found: dict[int, tuple[Any, ...]] = {}
+    values_by_compile: dict[int, tuple[Any, ...]] = {}
     once: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for key, value in rows:
         if value is not None:
-            some = (*found[key], value) if key in found else (value,)
-            found[key] = once.setdefault(some, some)
-    return found
+            some = (*values_by_compile[key], value) if key in values_by_compile else (value,)
+            values_by_compile[key] = once.setdefault(some, some)
+    return values_by_compile
 
 
 def _read_phases(connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]) -> None:
@@ -223,7 +223,7 @@ def _read_phases(connection: sqlite3.Connection, run_id: str, owners: dict[str, 
 
 def read_texts(connection: sqlite3.Connection, ids: Iterable[int], most_bytes: int) -> dict[int, str]:
     """Read kept texts in the order given, until they are `most_bytes` together; one too long is left out."""
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for number in ids:
         row = connection.execute(
             "select size_bytes, body from payloads where id = :id and size_bytes <= :most limit 1",
@@ -233,16 +233,16 @@ def read_texts(connection: sqlite3.Connection, ids: Iterable[int], most_bytes: i
             continue
         most_bytes -= row["size_bytes"]
         try:
-            found[number] = unpack(row["body"])
+            texts[number] = unpack(row["body"])
         except ValueError:
             continue
-    return found
+    return texts
 
 
 def list_names(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, tuple[str, str]]:
     """Return name and file of functions by their ids."""
-    wanted = sorted(set(ids))[:500]
-    marks = ", ".join(f":id{n}" for n in range(len(wanted)))
+    selected = sorted(set(ids))[:500]
+    marks = ", ".join(f":id{n}" for n in range(len(selected)))
     sql = f"select id, name, file from functions where id in ({marks}) order by id limit 500"  # noqa: S608
-    rows = connection.execute(sql, {f"id{n}": number for n, number in enumerate(wanted)})
+    rows = connection.execute(sql, {f"id{n}": number for n, number in enumerate(selected)})
     return {row["id"]: (row["name"], row["file"]) for row in rows}

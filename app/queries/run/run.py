@@ -17,7 +17,7 @@ from compileboard.collectors.store.codec import unpack
 
 @dataclass(frozen=True)
 class RunDetail:
-    """Hold one run; `facts` has argv, git, host, gpus and environment as the collector wrote them."""
+    """One run; `facts` has argv, git, host, gpus and environment as the collector wrote them."""
 
     run: RunRow
     tags: tuple[tuple[str, str], ...]
@@ -313,8 +313,8 @@ def list_notes(
     Raises: FilterError if the cursor cannot be used.
     """
     after = decode_cursor(cursor, int) or (0,)
-    found = connection.execute(NOTES_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1})
-    rows = [_to_note(row) for row in found]
+    records = connection.execute(NOTES_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1})
+    rows = [_to_note(row) for row in records]
     return make_page(rows, limit, lambda row: (row.id,))
 
 
@@ -326,7 +326,7 @@ def _to_note(row: sqlite3.Row) -> NoteRow:
 
 @dataclass(frozen=True)
 class RunFeatures:
-    """Say what was recorded of a run beside its events."""
+    """What was recorded of a run beside its events."""
 
     has_spans: bool
     has_stacks: bool
@@ -340,7 +340,7 @@ class RunFeatures:
 
 
 def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
-    """Look at what a run has, each with one step into an index."""
+    """Return what a run has, each with one step into an index."""
     row = reader.execute(
         """
         select

@@ -16,7 +16,7 @@ MOST_LINES = 25
 
 @dataclass(frozen=True)
 class SymbolRecord:
-    """Hold one record: a symbol made (`created`, `unbacked`), `specialized`, `guarded`, or `other`."""
+    """One record: a symbol made (`created`, `unbacked`), `specialized`, `guarded`, or `other`."""
 
     id: int
     kind: str
@@ -33,7 +33,7 @@ class SymbolRecord:
 
 @dataclass(frozen=True)
 class ShapeCompile:
-    """Hold one compile with its records; `sizes` are torch's sizes of the graph's inputs and values by name."""
+    """One compile with its records; `sizes` are torch's sizes of the graph's inputs and values by name."""
 
     key: int
     compile_id: str
@@ -48,7 +48,7 @@ class ShapeCompile:
 
 @dataclass(frozen=True)
 class ShapeLine:
-    """Hold a line of the user's with the guards and specialisations that it caused."""
+    """A line of the user's with the guards and specialisations that it caused."""
 
     file: str | None
     line: int | None
@@ -116,10 +116,10 @@ def count_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
 
 def list_lines(connection: sqlite3.Connection, run_id: str, limit: int = MOST_LINES) -> list[ShapeLine]:
     """List the lines that caused most guards and specialisations; without a file those that torch caused itself."""
-    found = [ShapeLine(**dict(row)) for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})]
+    shape_lines = [ShapeLine(**dict(row)) for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})]
     # A record without a line of the user's has torch's own generated code for its place: <string>.
-    own = [line for line in found if line.source_line is None and (line.file or "<").startswith("<")]
-    lines = [line for line in found if line not in own]
+    own = [line for line in shape_lines if line.source_line is None and (line.file or "<").startswith("<")]
+    lines = [line for line in shape_lines if line not in own]
     if own:
         guards, fixed = sum(line.guard_count for line in own), sum(line.specialized_count for line in own)
         most = max(line.compile_count for line in own)  # their compiles overlap: at least so many
@@ -136,9 +136,9 @@ def list_shape_compiles(
     """
     after = decode_cursor(cursor, int, int) or (-(2**62), 0)
     values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
-    found = connection.execute(COMPILES_SQL, values).fetchall()
-    started = {row["key"]: row["started_us"] for row in found}
-    page = make_page(found, limit, lambda row: (started[row["key"]], row["key"]))
+    records = connection.execute(COMPILES_SQL, values).fetchall()
+    started = {row["key"]: row["started_us"] for row in records}
+    page = make_page(records, limit, lambda row: (started[row["key"]], row["key"]))
     return Page(tuple(_read_compile(connection, row) for row in page.rows), page.next)
 
 
@@ -158,9 +158,9 @@ def _read_record(row: sqlite3.Row) -> SymbolRecord:
         frames = detail.get("user_stack") if isinstance(detail, dict) else None
     except ValueError:
         frames = None
-    kept = [frame for frame in frames if isinstance(frame, dict)] if isinstance(frames, list) else []
+    known = [frame for frame in frames if isinstance(frame, dict)] if isinstance(frames, list) else []
     return SymbolRecord(
-        **values, stack=tuple({key: frame.get(key) for key in ("file", "line", "name", "code")} for frame in kept)
+        **values, stack=tuple({key: frame.get(key) for key in ("file", "line", "name", "code")} for frame in known)
     )
 
 

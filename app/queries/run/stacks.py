@@ -13,7 +13,7 @@ _AT_ONCE = 500
 
 
 class StackNode(NamedTuple):
-    """Hold one frame of a stack; a node's parent is the frame that called it and has a smaller id."""
+    """One frame of a stack; a node's parent is the frame that called it and has a smaller id."""
 
     id: int
     parent_id: int | None
@@ -23,7 +23,7 @@ class StackNode(NamedTuple):
 
 
 class StackCompile(NamedTuple):
-    """Hold one compile; `stack_id` is its innermost frame, None where torch gave no stack."""
+    """One compile; `stack_id` is its innermost frame, None where torch gave no stack."""
 
     key: int
     stack_id: int | None
@@ -77,7 +77,7 @@ limit :limit
 
 
 class LooseRecord(NamedTuple):
-    """Hold the records of one name that were written from one place, outside any compile: export, AOTInductor."""
+    """The records of one name that were written from one frame, outside any compile: export, AOTInductor."""
 
     stack_id: int
     name: str
@@ -108,12 +108,12 @@ def list_stack_compiles(connection: sqlite3.Connection, run_id: str) -> list[Sta
 
 def list_codes(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:
     """Return the source line of frames, where it was kept."""
-    wanted, found = sorted(set(ids)), {}
-    for first in range(0, len(wanted), _AT_ONCE):
-        some = {f"id{n}": number for n, number in enumerate(wanted[first : first + _AT_ONCE])}
+    node_ids, codes = sorted(set(ids)), {}
+    for first in range(0, len(node_ids), _AT_ONCE):
+        some = {f"id{n}": number for n, number in enumerate(node_ids[first : first + _AT_ONCE])}
         marks = ", ".join(f":{name}" for name in some)
         sql = (
             f"select id, code from stack_nodes where id in ({marks}) and code is not null order by id limit {_AT_ONCE}"  # noqa: S608
         )
-        found.update({row["id"]: row["code"] for row in connection.execute(sql, some)})
-    return found
+        codes.update({row["id"]: row["code"] for row in connection.execute(sql, some)})
+    return codes

@@ -25,7 +25,7 @@ _NEVER_US = 1 << 62
 
 @dataclass(frozen=True)
 class Lane:
-    """Hold one thread of one process; `deepest` is the most phases that ran inside one another.
+    """One thread of one process; `deepest` is the most phases that ran inside one another.
 
     Units: microseconds since 1970.
     """
@@ -43,7 +43,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Span:
-    """Hold one phase; `duration_us` is None where its end was not recorded."""
+    """One phase; `duration_us` is None where its end was not recorded."""
 
     id: int
     name: str
@@ -56,7 +56,7 @@ class Span:
 
 @dataclass(frozen=True)
 class ShortSpans:
-    """Hold the sum of the phases of one depth that are too short to be seen, in one bucket of a window."""
+    """The sum of the phases of one depth that are too short to be seen, in one bucket of a window."""
 
     depth: int
     bucket: int
@@ -66,7 +66,7 @@ class ShortSpans:
 
 @dataclass(frozen=True)
 class InstantCount:
-    """Hold what torch noted at one moment, or how often it did in one bucket; `first_us` is the first of them."""
+    """What torch noted at one moment, or how often it did in one bucket; `first_us` is the first of them."""
 
     name: str
     first_us: int
@@ -75,7 +75,7 @@ class InstantCount:
 
 @dataclass(frozen=True)
 class LaneWindow:
-    """Hold what is seen of one lane; parents stand before their children.
+    """What is seen of one lane; parents stand before their children.
 
     `is_coarse`: the shortest phases are in no sum, because more began in the window than are looked at.
     """
@@ -89,7 +89,7 @@ class LaneWindow:
 
 @dataclass(frozen=True)
 class NameTotal:
-    """Hold what the phases of one name took in all lanes, and where the longest was."""
+    """The total of the phases of one name in all lanes, and where the longest was."""
 
     name: str
     span_count: int
@@ -110,7 +110,7 @@ class NameTotal:
 
     @property
     def is_moment(self) -> bool:
-        """Say whether none of them is a phase."""
+        """Return whether none of them is a phase."""
         return self.span_count == self.instant_count
 
 
@@ -392,7 +392,7 @@ def list_busy(reader: sqlite3.Connection, lanes: Sequence[Lane], gap_us: int) ->
 
 
 def iterate_spans(reader: sqlite3.Connection, lane_id: int) -> Iterator[dict[str, Any]]:
-    """Give every span of a lane: name, compile_id, begin_us, duration_us, depth, instant, args; parents first."""
+    """Yield every span of a lane: name, compile_id, begin_us, duration_us, depth, instant, args; parents first."""
     yield from map(dict, reader.execute(LIST_SQL, {"lane_id": lane_id}))
 
 

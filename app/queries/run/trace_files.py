@@ -81,13 +81,13 @@ def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
     sums = [
         RejectSum(
             kind=kind,
-            count=sum(row["reject_count"] for row in found),
-            log_count=len(found),
-            log_name=found[0]["name"],
-            first_line=found[0]["first_line"],
-            example=found[0]["example"],
+            count=sum(row["reject_count"] for row in rejects),
+            log_count=len(rejects),
+            log_name=rejects[0]["name"],
+            first_line=rejects[0]["first_line"],
+            example=rejects[0]["example"],
         )
-        for kind, found in by_kind.items()
+        for kind, rejects in by_kind.items()
     ]
     return sorted(sums, key=lambda reject_sum: (-reject_sum.count, reject_sum.kind))
 
@@ -224,7 +224,7 @@ select min(begin_us) as from_us, max(begin_us + coalesce(duration_us, 0)) as to_
 
 @dataclass(frozen=True)
 class CompileEvent:
-    """Hold one thing that a compile's log says.
+    """One event in a compile's log.
 
     `kind` is artifact, descriptions, graph_break, recompile, failure, lookup, skip, record or symbols; `ref_id` is its
     row there. `number` is an artifact's bytes, a break's line, a look-up's saved time, a record's duration, or how many
@@ -247,8 +247,8 @@ def list_steps(connection: sqlite3.Connection, keys: Sequence[int], limit: int =
     """List what happened in some compiles, each in the order of its log."""
     if not keys:
         return []
-    found = connection.execute(STEPS_SQL, {"keys": json.dumps(list(keys)), "limit": limit})
-    return [CompileEvent(**dict(row)) for row in found]
+    rows = connection.execute(STEPS_SQL, {"keys": json.dumps(list(keys)), "limit": limit})
+    return [CompileEvent(**dict(row)) for row in rows]
 
 
 def get_stretch(reader: sqlite3.Connection, key: int) -> tuple[int, int] | None:
@@ -282,7 +282,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class Note:
-    """Hold one record that has no decoder, under torch's own name."""
+    """One record that has no decoder, under torch's own name."""
 
     name: str
     compile_id: str | None
@@ -327,11 +327,11 @@ def find_start(
 
 def list_notes(connection: sqlite3.Connection, run_id: str, limit: int = 100) -> list[Note]:
     """List the run's records that have no decoder."""
-    found = []
+    notes = []
     for row in connection.execute(NOTES_SQL, {"run_id": run_id, "limit": limit}):
         body = load_body(row["body"])
-        found.append(Note(str(body.get("name")), body.get("compile_id"), row["time_us"], body.get("body")))
-    return found
+        notes.append(Note(str(body.get("name")), body.get("compile_id"), row["time_us"], body.get("body")))
+    return notes
 
 
 def list_stack(body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -87,7 +87,7 @@ class Contents:
 
     @property
     def source_note(self) -> str:
-        """Say in one sentence whether lines of the program are in this report."""
+        """Return in one sentence whether lines of the program are in this report."""
         if not self.detail.keep_source:
             return "No line of the program's source code is inside: the run was recorded with --no-source."
         if not self.source:

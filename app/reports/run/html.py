@@ -35,12 +35,12 @@ _PAGE = 25  # compiles that are read at once, each with all that it wrote
 
 @dataclass(frozen=True)
 class TextChoice:
-    """Hold which texts a report has, in the order of the logs; `left_count` and `left_bytes` are of the others."""
+    """The texts of a report, in the order of the logs; `left_count` and `left_bytes` are of the others."""
 
     texts: Sequence[StoredText]
     left_count: int = 0
     left_bytes: int = 0
-    kept: Collection[int] = field(default=frozenset(), repr=False)
+    payload_ids: Collection[int] = field(default=frozenset(), repr=False)
 
     @property
     def text_bytes(self) -> int:
@@ -50,7 +50,7 @@ class TextChoice:
 
 @dataclass(frozen=True)
 class Listed:
-    """Hold one compile of the directory; `texts` has, by the artifact's number, the text that is in the report."""
+    """One compile of the directory; `texts` has, by the artifact's number, the text that is in the report."""
 
     entry: CompileEntry
     texts: dict[int, int]
@@ -71,7 +71,7 @@ def choose_texts(connection: sqlite3.Connection, run_id: str, most_bytes: int = 
 def iterate_entries(
     connection: sqlite3.Connection, run_id: str, choice: TextChoice, running: bool, most: int
 ) -> Iterator[Listed]:
-    """Give the run's first compiles in order, with what their logs say."""
+    """Yield the run's first compiles in order, with what their logs have."""
     cursor: str | None = None
     while most > 0:
         page = compiles.list_compiles(connection, run_id, cursor=cursor, limit=min(_PAGE, most))
@@ -92,14 +92,14 @@ def list_loose(connection: sqlite3.Connection, run_id: str, choice: TextChoice) 
 
 
 def _find_texts(connection: sqlite3.Connection, artifact_ids: Sequence[int], choice: TextChoice) -> dict[int, int]:
-    if not choice.kept:
+    if not choice.payload_ids:
         return {}
-    found = find_payloads(connection, artifact_ids)
-    return {number: payload for number, payload in found.items() if payload in choice.kept}
+    payloads = find_payloads(connection, artifact_ids)
+    return {number: payload for number, payload in payloads.items() if payload in choice.payload_ids}
 
 
 def iterate_texts(connection: sqlite3.Connection, choice: TextChoice) -> Iterator[tuple[StoredText, str | None]]:
-    """Give each chosen text with its words, one at a time; None where it cannot be read back."""
+    """Yield each chosen text with its words, one at a time; None where it cannot be read back."""
     for text in choice.texts:
         yield text, read_text(connection, text.payload_id)
 
@@ -108,7 +108,7 @@ _CHUNK_CHARACTERS = 64 * 1024
 
 
 def is_charted(contents: Contents) -> bool:
-    """Say whether there is something to draw."""
+    """Return whether there is something to draw."""
     return any(sum_phases(compile_row.phases) for compile_row in contents.summary.longest)
 
 

@@ -190,8 +190,8 @@ def _head(contents: Contents) -> list[str]:
 
 
 def _where(function: str | None, file: str | None, line: int | None = None) -> str:
-    place = f"<br>{code(file + (f':{line}' if line else ''))}" if file else ""
-    return code(function) + place
+    location = f"<br>{code(file + (f':{line}' if line else ''))}" if file else ""
+    return code(function) + location
 
 
 def _todo(findings: Sequence[Fix], run: RunRow) -> list[str]:
@@ -231,7 +231,7 @@ def _breaks(contents: Contents) -> list[str]:
     rows = []
     for run_distinct_break in shown:
         line = f"<br>{code(run_distinct_break.source_line, 120)}" if run_distinct_break.source_line else ""
-        said = (
+        cells = (
             f"{labels.describe_break_outcome(key).word} × {number}"
             for key, number in run_distinct_break.outcomes.items()
         )
@@ -242,7 +242,7 @@ def _breaks(contents: Contents) -> list[str]:
                 _break_name(run_distinct_break),
                 where,
                 format_count(run_distinct_break.break_count),
-                prose(", ".join(said)),
+                prose(", ".join(cells)),
                 cost,
             ]
         )

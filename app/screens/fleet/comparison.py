@@ -73,7 +73,7 @@ class ComparisonScreen:
         known = {total.metric.name for total in self.comparison.sums}
         groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
         return tuple(
-            (label, choose(self.comparison, key, DEFAULT_ORDER, place > 0)) for place, (key, label) in enumerate(groups)
+            (label, choose(self.comparison, key, DEFAULT_ORDER, at > 0)) for at, (key, label) in enumerate(groups)
         )
 
     @cached_property
@@ -127,15 +127,15 @@ def read_comparison(
     before, after = (_load_named(reader, engine, side, suite) for side in sides)
     if suite and not (before.entries or after.entries):
         raise FilterError(f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}")
-    found = compare(before, after, anyway)
-    return replace(found, warnings=(*found.warnings, *filter(None, warnings)))
+    comparison = compare(before, after, anyway)
+    return replace(comparison, warnings=(*comparison.warnings, *filter(None, warnings)))
 
 
 def _load_named(reader: sqlite3.Connection, engine: Engine, named: NamedSide, suite: str | None) -> CompareSide:
     if not suite:
         return load_side(reader, engine, named)
     # The runs that measured the suite; all where none did, of which then nothing is left.
-    runs = tuple(run for run in named.runs if any(one.suite == suite for one in list_measured(reader, run.run.id)))
+    runs = tuple(run for run in named.runs if any(row.suite == suite for row in list_measured(reader, run.run.id)))
     return filter_suite(load_side(reader, engine, replace(named, runs=runs or named.runs)), suite)
 
 
@@ -160,7 +160,7 @@ def list_stored_results(baseline: Baseline) -> tuple[ModelResult, ...]:
 def filter_results(
     results: Sequence[ModelResult], fields: Mapping[str, Any], *, any_hardware: bool = False
 ) -> list[ModelResult]:
-    """Keep what was measured as one configuration; a baseline may be of another GPU, which is then said."""
+    """Filter results to one configuration; a baseline may be of another GPU, which the page then tells."""
     names = [name for name in fields if name != "hardware" or not any_hardware]
     return [result for result in results if all(result.series.get(name) == fields[name] for name in names)]
 
@@ -219,7 +219,7 @@ def _load_environment(
     ids = [detail.run.id for detail in runs]
     versions = queries.list_versions(reader, ids)
     drivers = (gpu.get("driver_version") for detail in runs for gpu in detail.gpus)
-    found: dict[str, Iterable[str | None]] = {
+    values_by_field: dict[str, Iterable[str | None]] = {
         "device": (row.device for row in rows),
         "hardware": [row.hardware for row in rows] or [detail.run.gpu_name or "CPU" for detail in runs],
         "torch": versions.torch or [detail.run.torch_version for detail in runs],
@@ -230,7 +230,7 @@ def _load_environment(
         "python": versions.python or [detail.run.python_version for detail in runs],
         "host": (detail.run.host for detail in runs),
     }
-    return {name: tuple(sorted({value for value in values if value})) for name, values in found.items()}
+    return {name: tuple(sorted({value for value in values if value})) for name, values in values_by_field.items()}
 
 
 def _load_baseline(asked: str, stored: Baseline) -> CompareSide:

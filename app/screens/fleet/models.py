@@ -280,7 +280,7 @@ def build_model(
         point=point,
         runs=list_point_runs(engine, [measured.row.run_id for measured in selected.points]),
         changes=[change for change in changes if _is_of(change, selected)],
-        parts=[(result, found) for result, found in parts if found],
+        parts=[(result, part) for result, part in parts if part],
         graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),
         causes=list_task_causes(reader, row.run_id, row.tasks),
     )

@@ -47,7 +47,7 @@ _CHOOSERS = ("mode", "dtype", "device", "hardware", "backend", "dynamic", "world
 
 @dataclass(frozen=True)
 class SuiteHeadline:
-    """Hold one number of a suite: each side's own, and the change over the models of both."""
+    """One number of a suite: each side's own, and the change over the models of both."""
 
     base: float | None
     new: float | None
@@ -56,7 +56,7 @@ class SuiteHeadline:
 
 @dataclass(frozen=True)
 class SuiteCommit:
-    """Hold a commit that was measured first in the period, and its first run."""
+    """A commit that was measured first in the period, and its first run."""
 
     hash: str
     subject: str | None
@@ -97,7 +97,7 @@ class SuiteScreen:
 
     @property
     def is_base_before(self) -> bool:
-        """Tell whether base is the newest run before the period."""
+        """Return whether base is the newest run before the period."""
         return self.base is not None and self.base.started_us < self.period.since_us
 
     @property
@@ -113,23 +113,23 @@ class SuiteScreen:
 def build_suite(
     reader: sqlite3.Connection,
     engine: Engine,
-    wanted: TrendFilter,
+    asked: TrendFilter,
     period: Period,
     clock: RecorderClock,
     definition: str | None = None,
 ) -> SuiteScreen:
-    """Build what a suite came to in a period, as the set that is wanted and was measured last.
+    """Build what a suite came to in a period, as the selected configuration that was measured last.
 
     Raises: FilterError if there is no such suite, or it has no run in the period.
     """
-    during = replace(wanted, since_us=period.since_us, until_us=period.until_us)
-    chosen, others = _choose(engine, wanted, during, period)
+    during = replace(asked, since_us=period.since_us, until_us=period.until_us)
+    chosen, others = _choose(engine, asked, during, period)
     summed = summarize_runs(engine, during.narrow(chosen), definition, clock)
     assert summed is not None  # _choose found a run of it in the period
-    said, within, new = summed.definition, summed.summaries, summed.newest
-    timed = list_timed_runs(engine, wanted.narrow(chosen))
+    formula, within, new = summed.definition, summed.summaries, summed.newest
+    timed = list_timed_runs(engine, asked.narrow(chosen))
     rows = _read_rows(reader, new, chosen)
-    before = list_summaries(engine, replace(wanted, until_us=period.since_us).narrow(chosen), said.name, _MOST_BEFORE)
+    before = list_summaries(engine, replace(asked, until_us=period.since_us).narrow(chosen), formula.name, _MOST_BEFORE)
     base, base_rows = _find_base(
         reader, [summary for summary in (*before, *_older(within, new)) if summary.run_id in timed], rows, chosen
     )
@@ -142,18 +142,18 @@ def build_suite(
         period=period,
         chosen=chosen,
         others=tuple(others),
-        branch=wanted.branch,
-        definition=said,
+        branch=asked.branch,
+        definition=formula,
         summaries=tuple(summaries),
         runs=tuple(runs),
         axis=axis,
         base=base,
         new=new,
-        headlines=_sum_up(base, new, base_rows, rows, said, comparison),
+        headlines=_sum_up(base, new, base_rows, rows, formula, comparison),
         comparison=comparison,
         failures=tuple(list_failures(base_rows, rows)),
         commits=tuple(_list_commits(runs, period)),
-        findings=tuple(_list_findings(reader, chosen, wanted.branch, period)),
+        findings=tuple(_list_findings(reader, chosen, asked.branch, period)),
         notes=tuple(_note(axis, chosen, others, len(within))),
     )
 
@@ -168,9 +168,9 @@ def _find_base(
     """Find the first of those offered that has a model of new's."""
     models = {row.model for row in rows}
     for summary in offered:
-        found = _read_rows(reader, summary, chosen)
-        if any(row.model in models for row in found):
-            return summary, found
+        base_rows = _read_rows(reader, summary, chosen)
+        if any(row.model in models for row in base_rows):
+            return summary, base_rows
     return None, []
 
 
@@ -180,31 +180,31 @@ def _older(within: Sequence[StoredSummary], new: StoredSummary) -> list[StoredSu
 
 
 def _choose(
-    engine: Engine, wanted: TrendFilter, during: TrendFilter, period: Period
+    engine: Engine, selection: TrendFilter, during: TrendFilter, period: Period
 ) -> tuple[ModelSet, list[ModelSet]]:
     sets = list_sets(engine)
     suites = list(dict.fromkeys(model_set.suite for model_set in sets))
-    if wanted.suite not in suites:
+    if selection.suite not in suites:
         known = ", ".join(repr(suite) for suite in suites[:20]) or "none yet; `compileboard-collect bench` measures one"
-        raise FilterError(f"suite: there is no suite {(wanted.suite or '')[:80]!r} in this database; known: {known}")
-    fitting = [model_set for model_set in sets if wanted.takes(model_set)]
+        raise FilterError(f"suite: there is no suite {(selection.suite or '')[:80]!r} in this database; known: {known}")
+    fitting = [model_set for model_set in sets if selection.takes(model_set)]
     if not fitting:
-        own = [label_fields(model_set.fields) for model_set in sets if model_set.suite == wanted.suite]
-        raise FilterError(f"suite: {wanted.suite!r} was never measured like this; it was as {'; '.join(own[:20])}")
-    found = {tuple(summary.set.fields.values()) for summary in list_summaries(engine, during, "hud")}
-    present = [model_set for model_set in fitting if tuple(model_set.fields.values()) in found]
+        own = [label_fields(model_set.fields) for model_set in sets if model_set.suite == selection.suite]
+        raise FilterError(f"suite: {selection.suite!r} was never measured like this; it was as {'; '.join(own[:20])}")
+    measured = {tuple(summary.set.fields.values()) for summary in list_summaries(engine, during, "hud")}
+    present = [model_set for model_set in fitting if tuple(model_set.fields.values()) in measured]
     if not present:
-        raise FilterError(_format_empty(engine, wanted, period))
+        raise FilterError(_format_empty(engine, selection, period))
     return present[0], present[1:]
 
 
-def _format_empty(engine: Engine, wanted: TrendFilter, period: Period) -> str:
-    on = f" on branch {wanted.branch!r}" if wanted.branch else ""
-    runs = list_summaries(engine, wanted, "hud")
+def _format_empty(engine: Engine, selection: TrendFilter, period: Period) -> str:
+    on = f" on branch {selection.branch!r}" if selection.branch else ""
+    runs = list_summaries(engine, selection, "hud")
     if not runs:
-        return f"branch: no run of suite {wanted.suite!r} is{on}"
+        return f"branch: no run of suite {selection.suite!r} is{on}"
     between = f"its runs{on} are of {format_time(runs[-1].started_us)[:10]} to {format_time(runs[0].started_us)[:10]}"
-    return f"since: suite {wanted.suite!r} has no run{on} from {period.text} (UTC); {between}"
+    return f"since: suite {selection.suite!r} has no run{on} from {period.text} (UTC); {between}"
 
 
 def _sum_up(
@@ -235,27 +235,27 @@ def _compare(
 
 
 def _only_set(side: CompareSide, chosen: ModelSet) -> CompareSide:
-    """Keep of a side what was measured as one set."""
+    """Filter a side to one configuration."""
     entries = tuple(
         entry for entry in side.entries if all(entry.series.get(name) == value for name, value in chosen.fields.items())
     )
     keys = {entry.key for entry in entries}
     breaks, causes = (
-        None if found is None else tuple(item for item in found if item.model is None or item.model in keys)
-        for found in (side.breaks, side.causes)
+        None if items is None else tuple(item for item in items if item.model is None or item.model in keys)
+        for items in (side.breaks, side.causes)
     )
     return replace(side, entries=entries, breaks=breaks, causes=causes)
 
 
 def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[SuiteCommit]:
     """List the commits whose first run here is in the period, in that order."""
-    found: dict[str, list[TrendRun]] = {}
+    runs_by_commit: dict[str, list[TrendRun]] = {}
     for run in runs:
         if run.git_commit:
-            found.setdefault(run.git_commit, []).append(run)
+            runs_by_commit.setdefault(run.git_commit, []).append(run)
     return [
         SuiteCommit(name, of[0].git_subject, of[0].git_branch, of[0], len(of))
-        for name, of in found.items()
+        for name, of in runs_by_commit.items()
         if of[0].started_us >= period.since_us
     ]
 
@@ -263,8 +263,8 @@ def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[SuiteCommit]
 def _list_findings(
     reader: sqlite3.Connection, chosen: ModelSet, branch: str | None, period: Period
 ) -> Iterable[SeriesChange]:
-    wanted = IncidentFilter(suite=chosen.suite, branch=branch, since_us=period.since_us)
-    for row in list_findings(reader, wanted, limit=FINDING_COUNT).rows:
+    selection = IncidentFilter(suite=chosen.suite, branch=branch, since_us=period.since_us)
+    for row in list_findings(reader, selection, limit=FINDING_COUNT).rows:
         if row.first_us < period.until_us and (row.subject == "runs" or _is_of(vars(row), chosen)):
             yield row
 
@@ -283,10 +283,10 @@ def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) 
             name for name in _CHOOSERS if any(getattr(model_set, name) != getattr(chosen, name) for model_set in others)
         ]
         options = ", ".join(name.replace("_", " ") for name in differing)
-        said = "; ".join(label_fields(model_set.fields) for model_set in others[:8]) + (
+        ways = "; ".join(label_fields(model_set.fields) for model_set in others[:8]) + (
             "; …" if len(others) > 8 else ""
         )
         yield (
-            f"the suite was measured in {format_plural(len(others), 'other way')} in this period ({said}); this is "
+            f"the suite was measured in {format_plural(len(others), 'other way')} in this period ({ways}); this is "
             f"what was measured last; name the {options} to choose another"
         )

@@ -25,54 +25,54 @@ _SERIES_TYPES = {"dynamic": "bool", "batch_size": "int", "world_size": "int"}
 
 
 class SuiteTable(NamedTuple):
-    """Hold a table's columns, the types of those that are no text, and what lists its rows."""
+    """A table's columns, the types of those that are no text, and what lists its rows."""
 
     columns: Sequence[str]
     types: Types
     list: Callable[[SuiteScreen], Iterable[Row]]
 
 
-def _list_headlines(found: SuiteScreen) -> Iterator[Row]:
-    for headline in found.headlines:
+def _list_headlines(suite: SuiteScreen) -> Iterator[Row]:
+    for headline in suite.headlines:
         metric, delta = headline.delta.metric, headline.delta
         yield {
             "metric": metric.name,
             "label": metric.label,
             "unit": metric.unit,
             "direction": metric.direction,
-            "definition": found.definition.name,
-            "base_run_id": found.base.run_id if found.base else None,
-            "new_run_id": found.new.run_id,
+            "definition": suite.definition.name,
+            "base_run_id": suite.base.run_id if suite.base else None,
+            "new_run_id": suite.new.run_id,
             "base": headline.base,
             "new": headline.new,
             "common_model_count": delta.model_count,
             "common_base": delta.base,
             "common_new": delta.new,
-            "verdict": delta.word if found.base else None,
+            "verdict": delta.word if suite.base else None,
         }
 
 
-def _list_runs(found: SuiteScreen) -> Iterator[Row]:
-    summaries = {summary.run_id: summary for summary in found.summaries}
-    base = found.base.run_id if found.base else None
-    for run in found.runs:
+def _list_runs(suite: SuiteScreen) -> Iterator[Row]:
+    summaries = {summary.run_id: summary for summary in suite.summaries}
+    base = suite.base.run_id if suite.base else None
+    for run in suite.runs:
         summary = summaries[run.id]
-        side = "base" if run.id == base else "new" if run.id == found.new.run_id else None
+        side = "base" if run.id == base else "new" if run.id == suite.new.run_id else None
         numbers = {name: getattr(summary, name) for name in NUMBERS}
         yield (
-            {"run_id": run.id, "side": side, "is_in_period": run.started_us >= found.period.since_us}
+            {"run_id": run.id, "side": side, "is_in_period": run.started_us >= suite.period.since_us}
             | {name: getattr(run, name) for name in _RUN}
-            | {"definition": found.definition.name, "pass_ratio": summary.pass_ratio}
+            | {"definition": suite.definition.name, "pass_ratio": summary.pass_ratio}
             | numbers
         )
 
 
-def _list_models(found: SuiteScreen) -> Iterable[Row]:
-    return list_lines(found.comparison) if found.comparison else ()
+def _list_models(suite: SuiteScreen) -> Iterable[Row]:
+    return list_lines(suite.comparison) if suite.comparison else ()
 
 
-def _list_failures(found: SuiteScreen) -> Iterator[Row]:
-    for failure in found.failures:
+def _list_failures(suite: SuiteScreen) -> Iterator[Row]:
+    for failure in suite.failures:
         yield {name: getattr(failure.row, name) for name in _SERIES} | {
             "word": failure.word,
             "base": failure.base,
@@ -93,29 +93,29 @@ def _list_distinct(diff: DistinctDiff | None) -> Iterator[Row]:
         }
 
 
-def _list_breaks(found: SuiteScreen) -> Iterator[Row]:
-    return _list_distinct(found.comparison.breaks if found.comparison else None)
+def _list_breaks(suite: SuiteScreen) -> Iterator[Row]:
+    return _list_distinct(suite.comparison.breaks if suite.comparison else None)
 
 
-def _list_causes(found: SuiteScreen) -> Iterator[Row]:
-    return _list_distinct(found.comparison.causes if found.comparison else None)
+def _list_causes(suite: SuiteScreen) -> Iterator[Row]:
+    return _list_distinct(suite.comparison.causes if suite.comparison else None)
 
 
-def _list_environment(found: SuiteScreen) -> Iterator[Row]:
-    for change in found.axis.changes:
+def _list_environment(suite: SuiteScreen) -> Iterator[Row]:
+    for change in suite.axis.changes:
         for what, before, now in change.parts:
             started = {"run_id": change.run.id, "started_us": change.run.started_us}
             yield started | {"what": what, "before": before, "now": now}
 
 
-def _list_commits(found: SuiteScreen) -> Iterator[Row]:
-    for commit in found.commits:
+def _list_commits(suite: SuiteScreen) -> Iterator[Row]:
+    for commit in suite.commits:
         first = {"first_run_id": commit.run.id, "first_us": commit.run.started_us, "run_count": commit.run_count}
         yield {"hash": commit.hash, "subject": commit.subject, "branch": commit.branch} | first
 
 
-def _list_findings(found: SuiteScreen) -> Iterator[Row]:
-    for finding in found.findings:
+def _list_findings(suite: SuiteScreen) -> Iterator[Row]:
+    for finding in suite.findings:
         yield {"sentence": describe_finding(finding)} | {name: getattr(finding, name) for name in _FINDING}
 
 
@@ -163,21 +163,21 @@ SUITE_TABLES: dict[str, SuiteTable] = {
 DEFAULT_SUITE_TABLE = "runs"
 
 
-def suite_period_row(found: SuiteScreen) -> Row:
+def suite_period_row(suite: SuiteScreen) -> Row:
     """Write everything that a suite came to in a period."""
-    compared = found.comparison
+    compared = suite.comparison
     return {
-        "suite": found.chosen.suite,
-        "set": found.chosen.fields,
-        "branch": found.branch,
-        "period": {"since_us": found.period.since_us, "until_us": found.period.until_us},
-        "definition": found.definition.name,
-        "base_run_id": found.base.run_id if found.base else None,
-        "is_base_before_period": found.is_base_before,
-        "new_run_id": found.new.run_id,
-        "run_count": found.run_count,
-        "other_sets": [model_set.fields for model_set in found.others],
-        "notes": list(found.notes),
+        "suite": suite.chosen.suite,
+        "set": suite.chosen.fields,
+        "branch": suite.branch,
+        "period": {"since_us": suite.period.since_us, "until_us": suite.period.until_us},
+        "definition": suite.definition.name,
+        "base_run_id": suite.base.run_id if suite.base else None,
+        "is_base_before_period": suite.is_base_before,
+        "new_run_id": suite.new.run_id,
+        "run_count": suite.run_count,
+        "other_sets": [model_set.fields for model_set in suite.others],
+        "notes": list(suite.notes),
         "warnings": [*compared.refused, *compared.warnings] if compared else [],
         "differing_settings": [asdict(setting) for setting in compared.settings if setting.differs] if compared else [],
         "not_compared": {
@@ -186,4 +186,4 @@ def suite_period_row(found: SuiteScreen) -> Row:
             if compared
             else "no other run measured one of these models",
         },
-    } | {name: list(table.list(found)) for name, table in SUITE_TABLES.items()}
+    } | {name: list(table.list(suite)) for name, table in SUITE_TABLES.items()}

@@ -42,18 +42,18 @@ class DirectoryScreen:
 
 
 def build_directory(
-    reader: sqlite3.Connection, run: RunRow, wanted: CompileFilter, cursor: str | None = None, limit: int = 20
+    reader: sqlite3.Connection, run: RunRow, selection: CompileFilter, cursor: str | None = None, limit: int = 20
 ) -> DirectoryScreen:
     """Read one page of a run's compiles with what happened in each.
 
     Raises: FilterError if the filter or the cursor cannot be used.
     """
-    page = compiles.list_compiles(reader, run.id, wanted, cursor=cursor, limit=limit)
+    page = compiles.list_compiles(reader, run.id, selection, cursor=cursor, limit=limit)
     steps = trace_files.list_steps(reader, [row.id for row in page.rows])
-    is_first = not (cursor or wanted.text or wanted.ending or wanted.artifact)
+    is_first = not (cursor or selection.text or selection.ending or selection.artifact)
     return DirectoryScreen(
         page=page,
-        count=compiles.count_compiles(reader, run.id, wanted),
+        count=compiles.count_compiles(reader, run.id, selection),
         entries=build_entries(page.rows, steps, run.state == "running"),
         is_cut=len(steps) >= trace_files.MOST_STEPS,
         loose=artifacts.list_loose(reader, run.id) if is_first else (),

@@ -51,7 +51,7 @@ class CompilesScreen:
 def build_compiles(
     reader: sqlite3.Connection,
     run: RunRow,
-    wanted: CompileFilter | None = None,
+    selection: CompileFilter | None = None,
     *,
     sort: str = "started.asc",
     cursor: str | None = None,
@@ -61,15 +61,15 @@ def build_compiles(
 
     Raises: FilterError if the filter, the sort or the cursor cannot be used.
     """
-    page = compiles.list_compiles(reader, run.id, wanted, sort=sort, cursor=cursor, limit=limit)
+    page = compiles.list_compiles(reader, run.id, selection, sort=sort, cursor=cursor, limit=limit)
     if sort == "time" and cursor is None and limit >= CHARTED:
         longest = page.rows[:CHARTED]
     else:
-        longest = compiles.list_compiles(reader, run.id, wanted, sort="time", limit=CHARTED).rows
+        longest = compiles.list_compiles(reader, run.id, selection, sort="time", limit=CHARTED).rows
     return CompilesScreen(
         run=run,
         page=page,
-        count=compiles.count_compiles(reader, run.id, wanted),
+        count=compiles.count_compiles(reader, run.id, selection),
         longest=longest,
         outcomes=compiles.count_outcomes(reader, run.id),
     )

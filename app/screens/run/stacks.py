@@ -87,17 +87,17 @@ class StacksScreen:
 def build_stacks(
     reader: sqlite3.Connection,
     run_id: str,
-    wanted: StackFilter | None = None,
+    selection: StackFilter | None = None,
     *,
     node: int = 0,
     start: int = 0,
     most: int = MOST_BLOCKS,
 ) -> StacksScreen | None:
     """Read the tree of a run's stacks below a frame; None where the tree has no such frame."""
-    wanted = wanted or StackFilter()
+    selection = selection or StackFilter()
     nodes, compiles = list_nodes(reader, run_id), list_stack_compiles(reader, run_id)
-    matching = filter_matching(nodes, compiles, text=wanted.text, ending=wanted.ending, rank=wanted.rank)
-    tree = build_tree(nodes, matching, library=wanted.library)
+    matching = filter_matching(nodes, compiles, text=selection.text, ending=selection.ending, rank=selection.rank)
+    tree = build_tree(nodes, matching, library=selection.library)
     top = tree.nodes.get(node)
     if top is None:
         return None

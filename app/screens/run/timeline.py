@@ -129,7 +129,7 @@ def _list_functions(
 
 
 def read_strips(reader: sqlite3.Connection, screen: TimelineScreen) -> list[StripLane]:
-    """Draw the longest phases of the first threads; time in which nothing ran is left out."""
+    """Return the longest phases of the first threads; time in which nothing ran is left out."""
     drawn = screen.lanes[:MOST_STRIPS]
     first_us, last_us = min(lane.first_us for lane in screen.lanes), max(lane.last_us for lane in screen.lanes) + 1
     windows = _read(reader, drawn, TimelineWindow(first_us, last_us, _FINE_COLUMNS))

@@ -47,9 +47,9 @@ def findings() -> Response:
     state = given.pop("state", STATE)
     if state != STATE:
         raise FilterError(f"state: {state[:40]!r} is not in the feed, which has confirmed findings alone; leave it out")
-    wanted = read_finding_filter(given | {"state": STATE})
+    selection = read_finding_filter(given | {"state": STATE})
     limit = check_limit(given.get("limit"), get_settings().page_size)
-    listed = build_change_list(get_reader(), wanted, given.get("cursor"), limit, "noticed_us")
+    listed = build_change_list(get_reader(), selection, given.get("cursor"), limit, "noticed_us")
     changed_us = max((change.changed_us for change in listed.changes), default=0)
     response = Response(_write(listed, given, changed_us), content_type=TYPE)
     response.last_modified = datetime.fromtimestamp(changed_us // 1_000_000, timezone.utc)

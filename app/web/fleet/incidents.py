@@ -69,11 +69,11 @@ def show(finding_id: str) -> str:
 
 @blueprint.post("/findings/<finding_id>")
 def say(finding_id: str) -> Response:
-    """Keep what a person does with a finding, or says of it; what cannot be kept comes back with what was typed."""
+    """Save a person's action on a finding or comment; one that cannot be saved comes back with what was typed."""
     typed = {key: request.form.get(key, "") for key in ("action", "who", "text", "range")}
     try:
         with writing(f"finding.{typed['action'][:20]}", finding_id, f"by {typed['who'][:WHO_LIMIT]}") as connection:
-            found = save_comment(
+            saved = save_comment(
                 connection,
                 finding_id,
                 typed["action"],
@@ -83,7 +83,7 @@ def say(finding_id: str) -> Response:
             )
     except ValueError as error:
         return make_response(_render(finding_id, typed, str(error)), 400)
-    if not found:
+    if not saved:
         _refuse(finding_id)
     return redirect(url_for("findings.show", finding_id=finding_id, _anchor="said"), 303)
 
@@ -113,7 +113,7 @@ def _render(finding_id: str, typed: dict[str, str] | None = None, problem: str |
 
 
 def _draw(change: SeriesChange, series: IncidentSeries) -> dict[str, Any]:
-    """Draw the runs around a finding, with their table."""
+    """Build the chart of the runs around a finding, with its table."""
     axis = series.axis
     columns, rows = list_table_rows([(series.metric, [series.line])], axis)
     chart = chart_incident(change, series.metric, series.line, axis, series.levels)

@@ -60,7 +60,7 @@ def index() -> str:
 
 
 def _draw_headline(headline: Headline) -> dict[str, object]:
-    """Draw the headline's numbers, a small chart each, with one table for all."""
+    """Build the headline's numbers, a small chart each, with one table for all."""
     axis = headline.axis
     drawn = [(number.delta.metric, [number.line]) for number in headline.numbers]
     columns, rows = list_table_rows(drawn, axis)

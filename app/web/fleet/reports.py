@@ -142,12 +142,12 @@ def download_suite(format: str) -> Response:
     period = read_period(since, until, last, clock.now_us)
     definition = _choose("definition", tuple(DEFINITIONS)) if args.get("definition") else None
     table = _choose("table", SUITE_TABLES)
-    wanted = read_trend_filter(args)
-    if not wanted.suite:
+    selection = read_trend_filter(args)
+    if not selection.suite:
         raise FilterError("suite: the report is of one suite; give its name")
-    found = build_suite(get_reader(), get_engine(), wanted, period, clock, definition)
-    body = b"".join(write_suite(found, format, clock.now_us, table))
-    return send_report(body, format, suite_file_name(found, format, table), suite_policy(found))
+    suite = build_suite(get_reader(), get_engine(), selection, period, clock, definition)
+    body = b"".join(write_suite(suite, format, clock.now_us, table))
+    return send_report(body, format, suite_file_name(suite, format, table), suite_policy(suite))
 
 
 def _choose(key: str, known: tuple[str, ...]) -> str:

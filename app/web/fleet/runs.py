@@ -59,12 +59,12 @@ def change(run_id: str) -> Response:
     title, note = request.form.get("title"), request.form.get("note")
     try:
         with writing("run.annotate", run_id, _describe_change(title, note, pinned)) as connection:
-            found = annotate(
+            changed = annotate(
                 connection, run_id, title=title, note=note, pinned=None if pinned is None else pinned == "1"
             )
     except ValueError as error:
         abort(400, f"Nothing was changed: {error}.")
-    if not found:
+    if not changed:
         abort(404, f"There is no run {run_id[:80]}.")
     return redirect(_way_back(run_url(run_id)), 303)
 
@@ -82,8 +82,8 @@ def confirm_delete(run_id: str) -> str:
 def delete(run_id: str) -> Response:
     """Delete a run with all that belongs to it."""
     with writing("run.delete", run_id) as connection:
-        found = delete_run(connection, run_id)
-    if not found:
+        deleted = delete_run(connection, run_id)
+    if not deleted:
         abort(404, f"There is no run {run_id[:80]}; it may have been deleted already.")
     return redirect(url_for("runs.index", done="deleted"), 303)
 

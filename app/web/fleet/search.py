@@ -38,9 +38,9 @@ def _search(run_id: str | None) -> dict[str, Any]:
     return {"screen": screen, "address_hit": address_hit, "address_line": address_line, "has_search": True}
 
 
-def address_hit(found: MatchedText) -> str:
+def address_hit(match: MatchedText) -> str:
     """Return the address of what was found: of its first line where lines have addresses."""
-    return (address_line(found.hit, found.lines[0]) if found.lines else None) or address_page(found.hit)
+    return (address_line(match.hit, match.lines[0]) if match.lines else None) or address_page(match.hit)
 
 
 def address_line(hit: Hit, line: MatchedLine) -> str | None:

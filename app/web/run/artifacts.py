@@ -48,7 +48,7 @@ def guard_page(artifact: ArtifactRow) -> str | None:
 
 @blueprint.get("/runs/<run_id>/artifacts/<artifact_id>/raw")
 def raw(run_id: str, artifact_id: str) -> Response:
-    """Give an artifact's text as it is, to look at or to save."""
+    """Send an artifact's text as it is, to read or to save."""
     detail = find_run(run_id)
     screen = find_one(run_id, artifact_id, detail.run.shown_name)
     artifact = screen.artifact

@@ -48,12 +48,12 @@ def write_value(name: str, value: Any) -> str:
 
 def list_fields(record: Compilation) -> list[dict[str, Any]]:
     """List a record's fields in torch's order; `config_hash` is set where the value is a configuration text."""
-    found = []
+    fields = []
     for name, value in record.metrics.items():
         field = FIELDS.get(name)
         digest = value.get("config_hash") if isinstance(value, dict) else None
         shown = None if value is None or digest else write_value(name, value)
-        found.append(
+        fields.append(
             {
                 "name": name,
                 "value": shown,
@@ -64,7 +64,7 @@ def list_fields(record: Compilation) -> list[dict[str, Any]]:
                 "long": shown is not None and (len(shown) > 160 or shown.count("\n") > 2),
             }
         )
-    return found
+    return fields
 
 
 def list_places(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:

@@ -56,15 +56,15 @@ def show_one(run_id: str, artifact_id: int) -> str:
     """Show the guards of one compile as a tree; `q` searches it, `at` shows one subtree whole."""
     detail = find_run(run_id)
     screen = find_set(run_id, artifact_id)
-    wanted, at = request.args.get("q", "").strip()[:200], request.args.get("at", "")
+    query, at = request.args.get("q", "").strip()[:200], request.args.get("at", "")
     if at and not (at.isascii() and at.isdigit() and len(at) < 10):
         raise FilterError(f"at: {at[:40]!r} is not the number of a line of this tree")
-    matching = filter_tree(screen.tree, wanted) if screen.tree is not None and wanted else screen.tree
+    matching = filter_tree(screen.tree, query) if screen.tree is not None and query else screen.tree
     part = take_subtree(matching, int(at)) if matching is not None and at else matching
     if at and matching is not None and part is None:
         abort(404, f"These guards have no line number {at}.")
     largest_first = request.args.get("order") == "largest"
-    view = build_view(part, 5 if wanted or at else 3, ROWS, largest_first) if part is not None else None
+    view = build_view(part, 5 if query or at else 3, ROWS, largest_first) if part is not None else None
     return render_run(
         detail,
         "guards/one.html",
@@ -72,7 +72,7 @@ def show_one(run_id: str, artifact_id: int) -> str:
         screen=screen,
         view=view,
         rows=list_rows(view, number_nodes(matching)) if view is not None and matching is not None else [],
-        wanted=wanted,
+        wanted=query,
         part=part.nodes[0] if at and part is not None else None,
         largest_first=largest_first,
     )

@@ -24,7 +24,7 @@ Tab = tuple[str, str, "int | None", str]  # label, address, count, key
 
 @dataclass(frozen=True)
 class TabGroup:
-    """Hold tabs that belong together."""
+    """Tabs that belong together."""
 
     label: str
     tabs: list[Tab]
@@ -67,10 +67,10 @@ def list_reports(run_id: str, has_texts: bool) -> list[tuple[str, str]]:
     if "reports.download" not in current_app.view_functions:
         return []
     report = f"{url_for('run.show', run_id=run_id)}/report"
-    found = [(label, f"{report}.{format}") for format, label in REPORTS]
+    reports = [(label, f"{report}.{format}") for format, label in REPORTS]
     if has_texts:
-        found.insert(1, ("HTML with graphs and code", f"{report}.html?payloads=yes"))
-    return found
+        reports.insert(1, ("HTML with graphs and code", f"{report}.html?payloads=yes"))
+    return reports
 
 
 def list_tabs(header: RunHeader) -> list[TabGroup]:

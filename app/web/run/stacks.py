@@ -34,9 +34,9 @@ def read_filter() -> StackFilter:
 @blueprint.get("/runs/<run_id>/stacks")
 def show(run_id: str) -> str:
     """Show the tree of a run's stacks, or a subtree of it."""
-    detail, wanted = find_run(run_id), read_filter()
+    detail, selection = find_run(run_id), read_filter()
     node, start = (check_whole(name, request.args.get(name), 0, most=_HIGHEST) for name in ("node", "start"))
-    screen = build_stacks(get_reader(), run_id, wanted, node=node, start=start)
+    screen = build_stacks(get_reader(), run_id, selection, node=node, start=start)
     if screen is None:
         abort(404, f"There is no frame number {node} in this tree; its run was imported anew, or a filter hides it.")
     return render_run(
@@ -48,6 +48,6 @@ def show(run_id: str) -> str:
         shown_endings=[(ending, word.word) for ending, word, _number in screen.endings],
         shown_ranks=[(str(rank), f"rank {rank}") for rank in screen.ranks],
         given={key: request.args.get(key, "") for key in ("q", "ending", "rank", "library")},
-        filtered=wanted.is_narrow,
+        filtered=selection.is_narrow,
         listed=LISTED,
     )

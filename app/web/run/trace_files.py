@@ -25,8 +25,8 @@ def show(run_id: str) -> str:
     """Show a page of a run's compiles with what happened in each."""
     detail = find_run(run_id)
     given = {name: request.args.get(name, "").strip()[:200] for name in ("outcome", "q", "artifact")}
-    wanted = CompileFilter(text=given["q"], ending=given["outcome"], artifact=given["artifact"])
-    screen = build_directory(get_reader(), detail.run, wanted, request.args.get("cursor"), PAGE_SIZE)
+    selection = CompileFilter(text=given["q"], ending=given["outcome"], artifact=given["artifact"])
+    screen = build_directory(get_reader(), detail.run, selection, request.args.get("cursor"), PAGE_SIZE)
     return render_run(
         detail,
         "trace_files/index.html",
