@@ -173,9 +173,12 @@ def _make_symbol(
         same=tuple(_list_same(name, sizes)) if record and record.kind == "created" else (),
         specialized=tuple(
             Specialization(
-                **_locate(one), value=one.value, reason=one.expression, words=describe_reason(one.expression)
+                **_locate(record_),
+                value=record_.value,
+                reason=record_.expression,
+                words=describe_reason(record_.expression),
             )
-            for one in specialized
+            for record_ in specialized
         ),
         guards=guards,
         advice=(),

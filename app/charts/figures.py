@@ -49,7 +49,9 @@ def _paint(trace: dict[str, Any], shared: Mapping[str, Sequence[Any]], colors: M
     meta = trace.get("meta") or {}
     painted = {key: value for key, value in trace.items() if key != "meta"}
     if "points" in meta and shared:
-        painted |= {name: [shared[name][place] for place in trace["x"]] for name in ("x", "text") if name in shared}
+        painted |= {
+            name: [shared[name][position] for position in trace["x"]] for name in ("x", "text") if name in shared
+        }
     if "color" in meta:
         color = {"color": colors[meta["color"]]}
         painted["marker"] = painted.get("marker", {}) | color

@@ -14,16 +14,16 @@ _FEWEST_BINS, _MOST_BINS = 24, 120
 
 
 def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repeats-chart") -> Chart | None:
-    """Draw how eager and compiled repeats are spread, in the same bins; None where no repeats were kept.
+    """Chart how eager and compiled repeats are spread, in the same bins; None where no repeats were stored.
 
     Units: ms.
     """
     arrays = {name: np.asarray(repeats[name], dtype=float) for name in sorted(repeats, reverse=True)}
-    kept = {name: values[np.isfinite(values)] for name, values in arrays.items() if np.isfinite(values).any()}
-    if not kept:
+    finite = {name: values[np.isfinite(values)] for name, values in arrays.items() if np.isfinite(values).any()}
+    if not finite:
         return None
-    together = np.concatenate(list(kept.values()))
-    edges = np.histogram_bin_edges(together, bins=_count_bins(list(kept.values()), float(np.ptp(together))))
+    together = np.concatenate(list(finite.values()))
+    edges = np.histogram_bin_edges(together, bins=_count_bins(list(finite.values()), float(np.ptp(together))))
     middles = (edges[:-1] + edges[1:]) / 2
     colors = {"eager": "series-2", "compiled": "series-1"}
     traces: list[dict[str, Any]] = [
@@ -37,7 +37,7 @@ def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repea
             "meta": {"color": colors.get(name.rpartition("/")[2], f"series-{number}")},
             "hovertemplate": f"%{{y}} repeats of {name} near %{{x}} ms<extra></extra>",
         }
-        for number, (name, values) in enumerate(kept.items(), start=3)
+        for number, (name, values) in enumerate(finite.items(), start=3)
     ]
     figure = finish(
         traces,
@@ -48,7 +48,7 @@ def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repea
     )
     columns = [("Repeats of", False), *((label, True) for label in ("Count", "Lowest, ms", "Median, ms"))]
     columns += [("Highest, ms", True), ("Spread (IQR ÷ median)", True)]
-    return Chart(chart_id, "Repeats", figure, columns, [_sum_up(*item) for item in kept.items()], None, "s")
+    return Chart(chart_id, "Repeats", figure, columns, [_sum_up(*item) for item in finite.items()], None, "s")
 
 
 def _count_bins(spread: Sequence[Any], reach: float) -> int:

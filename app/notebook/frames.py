@@ -167,9 +167,9 @@ class FrameMethod:
             yield from self._list_pages(run_id, given, most)
             return
         of_run = {name: filters.pop(name) for name in (*list_names(RunFilter), "run") if name in filters}
-        (wanted,) = read_given([RunFilter], of_run, ["run"])
+        (selection,) = read_given([RunFilter], of_run, ["run"])
         given = dict(zip(self.own_filters, read_given(self.own_filters.values(), filters, self.parameters)))
-        for chosen_id in [find_run_id(of_run["run"])] if of_run.get("run") else self._list_run_ids(wanted):
+        for chosen_id in [find_run_id(of_run["run"])] if of_run.get("run") else self._list_run_ids(selection):
             rows = self._list_pages(chosen_id, given, most)
             yield from rows if self.columns[0] != _RUN_ID else (_add_run(row, chosen_id) for row in rows)
 

@@ -53,7 +53,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class Versions:
-    """Hold the versions that some runs' processes had, each in order."""
+    """The versions that some runs' processes had, each in order."""
 
     torch: tuple[str, ...]
     triton: tuple[str, ...]
@@ -68,10 +68,10 @@ def load_repeats(
 
     Units: eager and compiled ms, the others as their names say.
     """
-    found: dict[int, dict[str, list[float]]] = {}
+    repeats_by_result: dict[int, dict[str, list[float]]] = {}
     for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):
-        found.setdefault(row["result_id"], {})[row["name"]] = orjson.loads(unpack(row["body"]))
-    return found
+        repeats_by_result.setdefault(row["result_id"], {})[row["name"]] = orjson.loads(unpack(row["body"]))
+    return repeats_by_result
 
 
 def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Versions:
@@ -89,15 +89,15 @@ def list_timing(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[
 
 def list_changed(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     """List what differed from torch's defaults in some runs, each text once: hash and {module: {setting: …}}."""
-    found = []
+    changed = []
     for row in connection.execute(CHANGED_SQL, _bind(run_ids, 1000)):
         try:
             values = json.loads(unpack(row["body"]))
         except ValueError:
             continue
         if isinstance(values, dict):
-            found.append((row["hash"], values))
-    return found
+            changed.append((row["hash"], values))
+    return changed
 
 
 def _bind(run_ids: Sequence[str], limit: int) -> dict[str, Any]:
@@ -160,7 +160,7 @@ MOST = 100_000
 
 @dataclass(frozen=True)
 class TaskDistinct:
-    """Hold one distinct break or cause of a run as often as one of its tasks had it."""
+    """One distinct break or cause of a run as often as one of its tasks had it."""
 
     task: str | None
     fingerprint: str
@@ -186,20 +186,20 @@ def list_instruction_counts(
     connection: sqlite3.Connection, run_id: str, limit: int = MOST
 ) -> dict[int, dict[str, float]]:
     """List a run's counts of instructions and their margins, by result."""
-    found: dict[int, dict[str, float]] = {}
+    counts_by_result: dict[int, dict[str, float]] = {}
     for row in connection.execute(COUNTS_SQL, {"run_id": run_id, "limit": limit}):
-        found.setdefault(row["result_id"], {})[row["name"]] = row["value"]
-    return found
+        counts_by_result.setdefault(row["result_id"], {})[row["name"]] = row["value"]
+    return counts_by_result
 
 
 def list_expected(connection: sqlite3.Connection, run_id: str, limit: int = MOST) -> dict[int, dict[str, Any]]:
     """List by result what a run's files of expected results say, under upstream's column names."""
-    found: dict[int, dict[str, Any]] = {}
+    cells_by_result: dict[int, dict[str, Any]] = {}
     for row in connection.execute(EXPECTED_SQL, {"run_id": run_id, "limit": limit}):
-        cells = found.setdefault(row["id"], {"accuracy": row["accuracy"]} if row["accuracy"] else {})
+        cells = cells_by_result.setdefault(row["id"], {"accuracy": row["accuracy"]} if row["accuracy"] else {})
         if row["name"]:
             cells[row["name"].removeprefix("expected_")] = row["value"]
-    return found
+    return cells_by_result
 
 
 def count_observed(connection: sqlite3.Connection, run_id: str) -> int:

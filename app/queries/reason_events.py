@@ -42,7 +42,7 @@ class ValueChange:
 
 @dataclass(frozen=True)
 class AffectedModel:
-    """Hold one model in the newest run in which it had something, with its speedup there."""
+    """One model in the newest run in which it had something, with its speedup there."""
 
     suite: str
     model: str

@@ -12,7 +12,7 @@ from compileboard.collectors.store.rollups.totals import RUN_COUNTS
 
 @dataclass(frozen=True)
 class RunRow:
-    """Hold one run with people's words and its totals. `title` is what a person called it, else None."""
+    """One run with people's words and its totals. `title` is what a person called it, else None."""
 
     id: str
     name: str

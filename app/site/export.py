@@ -35,7 +35,7 @@ _EXPORT = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)", r
 
 
 class ScriptError(ValueError):
-    """Say which module cannot be made a plain script, and why."""
+    """Which module cannot be made a plain script, and why."""
 
 
 def bundle(folder: Path, name: str) -> str:
@@ -80,7 +80,7 @@ _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Hold what the command line asks for.
+    """The options of an export.
 
     Units: now_us is since the epoch.
     """
@@ -95,7 +95,7 @@ class ExportOptions:
 
 @dataclass
 class ExportReport:
-    """Hold what was written, to say it and for the page about the copy."""
+    """What was written, for the terminal and for the page about the copy."""
 
     run_count: int
     total_run_count: int
@@ -109,20 +109,20 @@ class ExportReport:
     size_bytes: int = 0
 
     def describe(self, folder: str) -> list[str]:
-        """Say in sentences what was written and what was not."""
-        said = [
+        """Return in sentences what was written and what was not."""
+        sentences = [
             f"{len(self.pages)} pages of {self.run_count} of {self.total_run_count} runs, "
             f"{self.size_bytes / 1e6:.1f} MB, written to {folder}"
         ]
         if self.stale_count:
-            said.append(f"{self.stale_count} files of an earlier copy were taken away")
+            sentences.append(f"{self.stale_count} files of an earlier copy were taken away")
         if self.beyond:
             what = ", ".join(f"{kind}: {count}" for kind, count in self.beyond.most_common())
-            said.append(f"left out: {sum(self.beyond.values())} pages beyond --pages ({what})")
-        said += [
+            sentences.append(f"left out: {sum(self.beyond.values())} pages beyond --pages ({what})")
+        sentences += [
             f"failed: {address} answered {status}; links to it are text" for address, status in self.failed.items()
         ]
-        return said
+        return sentences
 
 
 def export_site(
@@ -147,10 +147,10 @@ def export_site(
     read_written(folder)  # a marker that cannot be used is said before the work
     with staging(folder) as stage:
         client = app.test_client()
-        found = crawl(client, chooser, stage, options.pages, say)
-        if "/" not in found.files:
+        crawled = crawl(client, chooser, stage, options.pages, say)
+        if "/" not in crawled.files:
             raise FolderError("the overview could not be made, so nothing was written; `serve` shows why")
-        names = _finish(client, engine, stage, found, chooser, written, say)
+        names = _finish(client, engine, stage, crawled, chooser, written, say)
         written.stale_count = publish(folder, stage, names)
     if say:
         say("")
@@ -161,25 +161,25 @@ def _finish(
     client: FlaskClient,
     engine: Engine,
     stage: Stage,
-    found: Crawled,
+    crawled: Crawled,
     chooser: PageSelector,
     written: ExportReport,
     say: Callable[[str], None] | None,
 ) -> set[str]:
     """Rewrite the pages in place and write what is beside them; return the names of all files."""
-    written.beyond, written.failed = found.beyond, found.failed
-    written.left_out_count = len(found.left_out - {ABOUT})
+    written.beyond, written.failed = crawled.beyond, crawled.failed
+    written.left_out_count = len(crawled.left_out - {ABOUT})
     written.data = write_data(client, engine, stage, source=written.source)
-    files = found.files | {ABOUT: name_file(ABOUT)}
+    files = crawled.files | {ABOUT: name_file(ABOUT)}
     assets: set[str] = set()
-    for number, (address, file) in enumerate(found.files.items()):
+    for number, (address, file) in enumerate(crawled.files.items()):
         body = (stage.path / file).read_text(encoding="utf-8")
         page = SitePage(address, file, files, chooser.simplify, assets)
         stage.write(file, rewrite(body, page).encode())
         written.pages[address] = (_read_title(body), file)
         if say and number % 50 == 0:
             say(f"{number} of {len(files)} pages written")
-    names = {*found.files.values(), *(file for _name, file, _meaning in written.data)}
+    names = {*crawled.files.values(), *(file for _name, file, _meaning in written.data)}
     beside = files | {f"/{file}": file for file in names if file.startswith("data/")} | {"/data/index.json": INDEX}
     names |= _write_beside(client, stage, written, SitePage(ABOUT, files[ABOUT], beside, chooser.simplify, assets))
     names |= _copy_assets(stage, assets)
@@ -225,5 +225,5 @@ def _copy_assets(stage: Stage, assets: set[str]) -> set[str]:
 
 
 def _read_title(body: str) -> str:
-    found = _TITLE.search(body)
-    return html.unescape(found[1]).removesuffix(" · CompileBoard") if found else ""
+    match = _TITLE.search(body)
+    return html.unescape(match[1]).removesuffix(" · CompileBoard") if match else ""

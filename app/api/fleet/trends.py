@@ -204,7 +204,7 @@ def get_trend(asked: TrendQuery, selection: TrendFilter) -> TrendJson:
     return make_trend(build_asked_trend(asked, selection))
 
 
-def build_asked_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendScreen:
+def build_asked_trend(asked: TrendQuery, selection: TrendFilter) -> TrendScreen:
     """Build what an address asks for.
 
     Raises: FilterError if a value cannot be used.
@@ -216,7 +216,7 @@ def build_asked_trend(asked: TrendQuery, wanted: TrendFilter) -> TrendScreen:
     subject = counted[0] if counted else None
     name, model, axis, definition = asked.metric or "speedup", asked.model, asked.axis, asked.definition
     try:
-        return build_trend(get_engine(), wanted, name, model, subject, axis, definition, run_count, get_clock())
+        return build_trend(get_engine(), selection, name, model, subject, axis, definition, run_count, get_clock())
     except UnknownCountedError as error:
         refuse(str(error))
 

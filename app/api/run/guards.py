@@ -120,7 +120,7 @@ def get_sums(detail: RunDetail) -> GuardSums:
     return GuardSums(
         **vars(screen.totals),
         kinds=dict(sums.kinds),
-        roots=tuple(GuardRoot(*place) for place in sums.roots),
+        roots=tuple(GuardRoot(*root) for root in sums.roots),
         other_root_count=sums.other_root_count,
         origins=screen.origins,
         advice=screen.advice,

@@ -20,6 +20,6 @@ class RowsQuery:
 
 
 @operation("/runs/<run_id>/ranks")
-def get_ranks(detail: RunDetail, wanted: RowsQuery) -> RanksReport:
+def get_ranks(detail: RunDetail, query: RowsQuery) -> RanksReport:
     """Return where a run's ranks differ, and the first compile at which they part; nothing where there are no ranks."""
-    return report_ranks(build_ranks(get_reader(), detail.run.id), every_row=wanted.rows)
+    return report_ranks(build_ranks(get_reader(), detail.run.id), every_row=query.rows)

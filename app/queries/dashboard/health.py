@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Health:
-    """Hold what /healthz says."""
+    """The answer of /healthz."""
 
     schema_version: int
     run_count: int

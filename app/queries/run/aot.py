@@ -107,29 +107,29 @@ def list_summaries(connection: sqlite3.Connection, run_id: str) -> list[tuple[in
 
 def list_wrappers(connection: sqlite3.Connection, run_id: str) -> dict[int, frozenset[str]]:
     """List the wrappers whose source torch wrote, by compile; none of torch before 2.13."""
-    found: defaultdict[int, set[str]] = defaultdict(set)
+    wrappers: defaultdict[int, set[str]] = defaultdict(set)
     for row in connection.execute(WRAPPERS_SQL, {"run_id": run_id, "limit": 10 * _MOST}):
-        found[row["compile_key"]].add(row["name"])
-    return {key: frozenset(names) for key, names in found.items()}
+        wrappers[row["compile_key"]].add(row["name"])
+    return {key: frozenset(names) for key, names in wrappers.items()}
 
 
 def read_configs(connection: sqlite3.Connection, compile_keys: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Read torch._functorch.config as each compile had it, where it is kept."""
     known: dict[int, dict[str, Any]] = {}
-    found = {}
+    configs = {}
     for key in compile_keys:
         row = connection.execute(CONFIG_SQL, {"compile_key": key, "name": CONFIG_ARTIFACT}).fetchone()
         if row is None:
             continue
         if row["id"] not in known:  # most compiles of a process had the same
             known[row["id"]] = _load(row["body"])
-        found[key] = known[row["id"]]
-    return found
+        configs[key] = known[row["id"]]
+    return configs
 
 
 def _load(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(unpack(body))
+        config = json.loads(unpack(body))
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}

@@ -42,7 +42,7 @@ Outcome = Annotated[str, one_of(OUTCOMES), "What became of the compile."]
 
 @dataclass(frozen=True)
 class Phases:
-    """Hold exclusive phases of forward and backward records, None where torch recorded none.
+    """Exclusive phases of forward and backward records, None where torch recorded none.
 
     `cudagraph` counts runtime records as well; `first_calls` is the rest of those: what code did when it first ran.
     Units: microseconds.
@@ -114,7 +114,7 @@ class CompileFilter:
 
 @dataclass(frozen=True)
 class Compilation:
-    """Hold one CompilationMetrics record: the columns that are summed, and all of it under torch's own names."""
+    """One CompilationMetrics record: the columns that are summed, and all of it under torch's own names."""
 
     id: int
     sequence: int
@@ -267,35 +267,35 @@ limit {max(count, 1)}
 """  # noqa: S608  marks are ours
 
 
-def _bind(run_id: str, wanted: CompileFilter | None) -> dict[str, Any]:
-    wanted = wanted or CompileFilter()
-    recompiled = None if wanted.recompiled is None else int(wanted.recompiled)
+def _bind(run_id: str, selection: CompileFilter | None) -> dict[str, Any]:
+    selection = selection or CompileFilter()
+    recompiled = None if selection.recompiled is None else int(selection.recompiled)
     return {
         "run_id": run_id,
-        "outcome": wanted.outcome or None,
-        "text": wanted.text or None,
+        "outcome": selection.outcome or None,
+        "text": selection.text or None,
         "recompiled": recompiled,
-        "ending": wanted.ending or None,
-        "artifact": wanted.artifact or None,
+        "ending": selection.ending or None,
+        "artifact": selection.artifact or None,
     }
 
 
-def _to_rows(connection: sqlite3.Connection, found: list[sqlite3.Row]) -> list[CompileRow]:
+def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list[CompileRow]:
     phases: dict[int, Phases] = {}
-    if found:
-        keys = {f"key{n}": row["id"] for n, row in enumerate(found)}
-        for row in connection.execute(phases_sql(len(found)), keys):
+    if records:
+        keys = {f"key{n}": row["id"] for n, row in enumerate(records)}
+        for row in connection.execute(phases_sql(len(records)), keys):
             values = dict(row)
             key = values.pop("compile_key")
             phases[key] = Phases(**values)
     nothing = Phases(*(None,) * 8)
-    return [CompileRow(**dict(row), phases=phases.get(row["id"], nothing)) for row in found]
+    return [CompileRow(**dict(row), phases=phases.get(row["id"], nothing)) for row in records]
 
 
 def list_compiles(
     connection: sqlite3.Connection,
     run_id: str,
-    wanted: CompileFilter | None = None,
+    selection: CompileFilter | None = None,
     *,
     sort: str = "started.asc",
     cursor: str | None = None,
@@ -306,12 +306,12 @@ def list_compiles(
     Raises: FilterError if the sort, the outcome or the cursor cannot be used.
     """
     order, direction = check_order(sort, ORDERS)
-    if wanted and wanted.outcome and wanted.outcome not in OUTCOMES:
-        raise FilterError(f"outcome: {wanted.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
-    if wanted and wanted.ending and wanted.ending not in ENDINGS:
-        raise FilterError(f"outcome: {wanted.ending[:40]!r} is not one of {', '.join(ENDINGS)}")
+    if selection and selection.outcome and selection.outcome not in OUTCOMES:
+        raise FilterError(f"outcome: {selection.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
+    if selection and selection.ending and selection.ending not in ENDINGS:
+        raise FilterError(f"outcome: {selection.ending[:40]!r} is not one of {', '.join(ENDINGS)}")
     after = decode_cursor(cursor, ORDERS[order][1], int)
-    values = _bind(run_id, wanted) | {"limit": limit + 1}
+    values = _bind(run_id, selection) | {"limit": limit + 1}
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
     sql = compiles_sql(order, direction == "asc", after is not None)
@@ -331,10 +331,10 @@ def _key_of(row: CompileRow, order: str) -> int | str:
     return keys[order]
 
 
-def count_compiles(connection: sqlite3.Connection, run_id: str, wanted: CompileFilter | None = None) -> int:
+def count_compiles(connection: sqlite3.Connection, run_id: str, selection: CompileFilter | None = None) -> int:
     """Count the compiles that a filter lets through."""
     sql = f"select count(*) {_SOURCE} where {_WHERE}"
-    return int(connection.execute(sql, _bind(run_id, wanted)).fetchone()[0])
+    return int(connection.execute(sql, _bind(run_id, selection)).fetchone()[0])
 
 
 def count_outcomes(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
@@ -347,15 +347,15 @@ def get_beside(
 ) -> CompileRow | None:
     """Return the compile that began before this one in its run, or the one after it."""
     values = {"run_id": run_id, "after_us": compile_row.started_us, "after_id": compile_row.id}
-    found = connection.execute(AFTER_SQL if forward else BEFORE_SQL, values).fetchall()
-    return _to_rows(connection, found)[0] if found else None
+    records = connection.execute(AFTER_SQL if forward else BEFORE_SQL, values).fetchall()
+    return _to_rows(connection, records)[0] if records else None
 
 
 def get_compile(connection: sqlite3.Connection, run_id: str, key: int) -> CompileRow | None:
     """Return one compile of a run, or None if that run has no such compile."""
     sql = f"select {_COLUMNS} {_SOURCE} where c.id = :key and c.run_id = :run_id limit 1"
-    found = connection.execute(sql, {"key": key, "run_id": run_id}).fetchall()
-    return _to_rows(connection, found)[0] if found else None
+    records = connection.execute(sql, {"key": key, "run_id": run_id}).fetchall()
+    return _to_rows(connection, records)[0] if records else None
 
 
 def list_chain(

@@ -42,7 +42,7 @@ class FailureRow:
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """Hold how many compiles of one function failed with one type of exception, and what the first said."""
+    """The failed compiles of one function with one type of exception: how many, and the first one's message."""
 
     error_type: str | None
     message: str | None
@@ -262,7 +262,7 @@ _MOST_OPEN = 100
 
 @dataclass(frozen=True)
 class OpenSpan:
-    """Hold a timed phase that began and has no end.
+    """A timed phase that began and has no end.
 
     `open_us` is until the run ended, or else until the last record of its thread; None where it is that record.
     """
@@ -275,7 +275,7 @@ class OpenSpan:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """Hold one compile without an end; `is_last` tells that its process began no compile after it.
+    """One compile without an end; `is_last` means that its process began no compile after it.
 
     `until_us` is how long the run went on, None where it did not say when it ended or the process began another
     compile. `spans` are the phases open in it, the outermost first; the level light records none.
@@ -334,15 +334,17 @@ def list_unfinished(
     """List a run's compiles without an end, those it was in when it ended first; none while the run goes on."""
     if run.state == "running":
         return []
-    found = []
+    unfinished = []
     for row in connection.execute(UNFINISHED_SQL, {"run_id": run.id, "key": key, "limit": limit}):
         values = dict(row) | {"is_last": bool(row["is_last"])}
         spans = connection.execute(OPEN_SQL, {"key": row["compile_key"], "limit": _MOST_OPEN})
         has_end = values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
         until_us = run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None
         ended_us = None if until_us is None else run.ended_us
-        found.append(Unfinished(**values, until_us=until_us, spans=tuple(_open_span(span, ended_us) for span in spans)))
-    return found
+        unfinished.append(
+            Unfinished(**values, until_us=until_us, spans=tuple(_open_span(span, ended_us) for span in spans))
+        )
+    return unfinished
 
 
 def _open_span(row: sqlite3.Row, ended_us: int | None) -> OpenSpan:

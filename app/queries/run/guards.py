@@ -28,7 +28,7 @@ Roots = Annotated[tuple[GuardRoot, ...], "Places that guards are about, the most
 
 @dataclass(frozen=True)
 class GuardSet:
-    """The guards of one compile, summed up."""
+    """The guards of one compile, summed up; `kinds` and `roots` are counts, the largest first."""
 
     id: fields.RowId
     run_id: fields.RunId
@@ -139,8 +139,8 @@ limit :limit
 
 
 def _load(text: str) -> dict[str, Any]:
-    found = json.loads(text)
-    return found if isinstance(found, dict) else {}
+    metadata = json.loads(text)
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _to_set(row: sqlite3.Row) -> GuardSet:
@@ -166,8 +166,8 @@ def list_guard_sets(
     values: dict[str, Any] = {"run_id": run_id, "limit": limit + 1}
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
-    found = connection.execute(list_sql(order, direction == "asc", after is not None), values)
-    return make_page([_to_set(row) for row in found], limit, lambda row: (_key_of(row, order), row.id))
+    rows = connection.execute(list_sql(order, direction == "asc", after is not None), values)
+    return make_page([_to_set(row) for row in rows], limit, lambda row: (_key_of(row, order), row.id))
 
 
 def _key_of(row: GuardSet, order: str) -> float | int:
@@ -180,7 +180,9 @@ def get_totals(connection: sqlite3.Connection, run_id: str) -> GuardTotals:
     row = connection.execute(TOTALS_SQL, {"run_id": run_id}).fetchone()
     # The index is in the order of latency: two steps into it are cheaper than a sort.
     places = {(row["timed_count"] - 1) // 2, row["timed_count"] // 2} if row["timed_count"] else set()
-    middle = [connection.execute(RANKED_SQL, {"run_id": run_id, "place": place}).fetchone()[0] for place in places]
+    middle = [
+        connection.execute(RANKED_SQL, {"run_id": run_id, "place": position}).fetchone()[0] for position in places
+    ]
     return GuardTotals(**dict(row), median_us=sum(middle) / len(middle) if middle else None)
 
 
