@@ -88,7 +88,7 @@ class Board:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Hold one state of the database while a block reads it.
+        """Read one state of the database for as long as the block goes on.
 
         Raises: StoreError if the database cannot be used, LookupError for what is not in it.
         """
@@ -130,14 +130,14 @@ class Board:
 
         Raises: FilterError if a keyword cannot be used.
         """
-        asked, wanted = read_given((TrendQuery, TrendFilter), {**filters, "metric": metric})
+        asked, selection = read_given((TrendQuery, TrendFilter), {**filters, "metric": metric})
         with self.reading() as reader:
-            screen, changes = build_asked_trend(asked, wanted), []
+            screen, changes = build_asked_trend(asked, selection), []
             for series in screen.series:
                 configuration = {name: value for name, value in series.fields.items() if name != "model"}
                 if configuration["world_size"] is not None:  # it is for what is counted
                     models = [asked.model] if asked.model else []
-                    changes += list_changes(reader, configuration, models, [screen.metric.name], wanted.branch)
+                    changes += list_changes(reader, configuration, models, [screen.metric.name], selection.branch)
             return BoardTrend(screen, changes)
 
     def compare(self, base: str | None = None, new: str | None = None, **options: Any) -> BoardComparison:

@@ -123,7 +123,7 @@ def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Any]) -> pd.DataFr
     others: dict[int, dict[str, Any]] = {}
     arrays = {column.name: _make_array(column, values, others) for column, values in zip(columns, lists)}
     if others:
-        texts = [dump_json(others[place]).decode() if place in others else None for place in range(row_count)]
+        texts = [dump_json(others[row]).decode() if row in others else None for row in range(row_count)]
         arrays[OTHER] = _convert(TEXT, (), texts)
     return pd.DataFrame(arrays, index=pd.RangeIndex(row_count))
 
@@ -141,7 +141,7 @@ def _read_values(path: tuple[str, ...], rows: Sequence[Any], known: frozenset[st
 def _make_array(column: FrameColumn, values: list[Any], others: dict[int, dict[str, Any]]) -> Any:
     """Return a column's values as an array; those that are not of its type come to `others`, by row."""
     if not _are_fitting(column.kind, values):
-        values = [value if value is None else _fit(column, value, place, others) for place, value in enumerate(values)]
+        values = [value if value is None else _fit(column, value, row, others) for row, value in enumerate(values)]
     return _convert(column.kind, column.values, values)
 
 
@@ -153,14 +153,14 @@ def _are_fitting(kind: str, values: Sequence[Any]) -> bool:
     return not numbers or (low <= min(numbers) and max(numbers) <= high)
 
 
-def _fit(column: FrameColumn, value: Any, place: int, others: dict[int, dict[str, Any]]) -> Any:
+def _fit(column: FrameColumn, value: Any, row: int, others: dict[int, dict[str, Any]]) -> Any:
     """Return a value as its column takes it; None for one of another type, which comes to `others`."""
     kind = column.kind
     if kind == TEXT and not isinstance(value, str):
         return dump_json(value).decode()  # a metric of torch's that is an object
     if _are_fitting(kind, [value]):
         return value
-    others.setdefault(place, {})[column.name] = value
+    others.setdefault(row, {})[column.name] = value
     return None
 
 
@@ -173,8 +173,8 @@ def _convert(kind: str, words: Sequence[str], values: list[Any]) -> Any:
         return pd.Categorical(values, categories=pd.array([*known], dtype=pd.StringDtype("python")))
     if kind in (LIST, MAPPING):
         array = np.empty(len(values), dtype=object)
-        for place, value in enumerate(values):
-            array[place] = value
+        for row, value in enumerate(values):
+            array[row] = value
         return array
     return pd.array(values, dtype=pd.StringDtype("python") if kind == TEXT else kind)
 

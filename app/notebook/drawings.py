@@ -79,13 +79,13 @@ class BoardTrend:
         series, axis = self.screen.series, self.screen.axis
         if not series:
             raise NothingToDraw("No run has a value of this metric with these filters.")
-        lines = [replace(one.line, label=_label_line(one)) for one in series]
+        lines = [replace(drawing.line, label=_label_line(drawing)) for drawing in series]
         chart = chart_metric(self.screen.metric, lines, axis, chart_id="trend")
         marked = mark_incidents(replace(chart, height="m", show_legend=True), self.changes, axis)
         return make_figure(marked, share_runs(axis, links=False))
 
     def __repr__(self) -> str:
-        points = sum(len(one.line.points) for one in self.screen.series)
+        points = sum(len(drawing.line.points) for drawing in self.screen.series)
         return f"<trend of {self.screen.metric.label}: {len(self.screen.series)} series, {points} points>"
 
 
@@ -160,8 +160,8 @@ class BoardComparison:
         return draw(chart, "; ".join(self.refused) or "No model has this metric on both sides.")
 
     def __repr__(self) -> str:
-        found = self.screen.comparison
-        return f"<comparison of {found.base.title!r} with {found.new.title!r}: {len(found.pairs)} models in common>"
+        base, new, pairs = (getattr(self.screen.comparison, name) for name in ("base", "new", "pairs"))
+        return f"<comparison of {base.title!r} with {new.title!r}: {len(pairs)} models in common>"
 
 
 def _changes(distinct: Any) -> Iterable[dict[str, Any]]:

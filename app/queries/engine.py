@@ -56,7 +56,7 @@ class Engine(Protocol):
         """Yield many rows as they are found, as plain tuples."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 class SqliteEngine:

@@ -17,12 +17,12 @@ Key = str | int | float
 
 
 class FilterError(ValueError):
-    """Say which filter has a value that cannot be used, and what is expected; shown with status 400."""
+    """Which filter has a value that cannot be used, and what is expected; shown with status 400."""
 
 
 @dataclass(frozen=True)
 class Page(Generic[Row]):
-    """Hold one page of rows and the cursor of the next one, None on the last."""
+    """One page of rows and the cursor of the next one, None on the last."""
 
     rows: tuple[Row, ...]
     next: str | None
@@ -73,8 +73,8 @@ def _is_storable(value: str) -> bool:
 
 def make_page(rows: Sequence[Row], limit: int, key: Callable[[Row], tuple[Key, ...]]) -> Page[Row]:
     """Cut the one row that was read beyond the limit, and point behind the last one kept."""
-    kept = tuple(rows[:limit])
-    return Page(kept, encode_cursor(*key(kept[-1])) if len(rows) > limit else None)
+    page_rows = tuple(rows[:limit])
+    return Page(page_rows, encode_cursor(*key(page_rows[-1])) if len(rows) > limit else None)
 
 
 def check_limit(value: str | None, default: int, most: int = 1000) -> int:
@@ -96,8 +96,8 @@ def check_whole(
         return default
     most_digits = 18 if most > 10**10 else 9
     if not value.isascii() or not value.isdigit() or len(value) > most_digits or not least <= int(value) <= most:
-        wanted = expected or f"a whole number from {least} to {most}"
-        raise FilterError(f"{name}: {value[:40]!r} is not {wanted}")
+        expectation = expected or f"a whole number from {least} to {most}"
+        raise FilterError(f"{name}: {value[:40]!r} is not {expectation}")
     return int(value)
 
 

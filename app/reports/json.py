@@ -59,8 +59,8 @@ def _write(
     yield b"{\n"
     for name, value in head.items():
         yield dump(name) + b": " + dump(value) + b",\n"
-    for place, table in enumerate(TABLES):
-        yield (b",\n" if place else b"") + dump(table.name) + b": ["
+    for position, table in enumerate(TABLES):
+        yield (b",\n" if position else b"") + dump(table.name) + b": ["
         for number, row in enumerate(read_rows(connection, detail.run.id, table, source)):
             yield (b",\n  " if number else b"\n  ") + dump(row)
         yield b"\n]"

@@ -80,13 +80,13 @@ class SearchResult:
 
 
 @operation("/search")
-def get_search(wanted: SearchQuery, page: PageQuery) -> SearchResult:
+def get_search(query: SearchQuery, page: PageQuery) -> SearchResult:
     """Return texts of all runs, or of one, that have every word of `q`: some of each kind, or the pages of one kind."""
-    if wanted.run is not None:
-        find_run(wanted.run)
-    if page.cursor and not wanted.kind:
+    if query.run is not None:
+        find_run(query.run)
+    if page.cursor and not query.kind:
         raise FilterError("cursor: only the texts of one kind have further pages; give kind as well")
-    screen = build_search(get_reader(), wanted.q, wanted.kind, wanted.run, page.cursor, page.limit)
+    screen = build_search(get_reader(), query.q, query.kind, query.run, page.cursor, page.limit)
     return SearchResult(
         groups=[
             SearchGroupJson(
@@ -94,7 +94,7 @@ def get_search(wanted: SearchQuery, page: PageQuery) -> SearchResult:
                 count=group.count,
                 is_more=group.is_more,
                 next=group.next_cursor,
-                hits=[_make_hit(found.hit, found.lines) for found in group.hits],
+                hits=[_make_hit(matched.hit, matched.lines) for matched in group.hits],
             )
             for group in screen.groups
         ],

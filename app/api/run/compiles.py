@@ -124,25 +124,25 @@ _RUN = "/runs/<run_id>"
 
 
 @operation(f"{_RUN}/compiles")
-def list_compiles(detail: RunDetail, wanted: CompileFilter, order: CompileSort, page: PageQuery) -> Page[CompileRow]:
+def list_compiles(detail: RunDetail, selection: CompileFilter, order: CompileSort, page: PageQuery) -> Page[CompileRow]:
     """List a run's compiles: one row an attempt to compile a frame."""
     return compiles.list_compiles(
-        get_reader(), detail.run.id, wanted, sort=order.sort, cursor=page.cursor, limit=page.limit
+        get_reader(), detail.run.id, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
     )
 
 
 @operation(f"{_RUN}/compilations")
 def list_compilations(detail: RunDetail, page: PageQuery) -> Page[CompilationRow]:
     """List a run's CompilationMetrics records by start, each with every metric under torch's own name."""
-    found = compiles.list_compilations(get_reader(), detail.run.id, page.cursor, page.limit)
-    return Page(tuple(make_compilation(record) for record in found.rows), found.next)
+    records = compiles.list_compilations(get_reader(), detail.run.id, page.cursor, page.limit)
+    return Page(tuple(make_compilation(record) for record in records.rows), records.next)
 
 
 @operation(f"{_RUN}/graph_breaks")
-def list_graph_breaks(detail: RunDetail, wanted: BreakOfRun, page: PageQuery) -> Page[GraphBreakRow]:
+def list_graph_breaks(detail: RunDetail, query: BreakOfRun, page: PageQuery) -> Page[GraphBreakRow]:
     """List a run's graph breaks as they came."""
     return graph_breaks.list_graph_breaks(
-        get_reader(), detail.run.id, page.cursor, page.limit, distinct_id=wanted.distinct
+        get_reader(), detail.run.id, page.cursor, page.limit, distinct_id=query.distinct
     )
 
 

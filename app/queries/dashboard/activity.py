@@ -83,7 +83,7 @@ def list_deleted_runs(connection: sqlite3.Connection, cursor: str | None = None,
 
 
 def can_be_restored(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Say whether a run was deleted within the last week."""
+    """Return whether a run was deleted within the last week."""
     row = connection.execute(GET_DELETED_SQL, {"run_id": run_id}).fetchone()
     return row is not None and row["expires_us"] is not None
 
@@ -95,7 +95,7 @@ def find_new_id(connection: sqlite3.Connection, kind: str, old_id: int) -> str |
 
 
 def describe_absence(connection: sqlite3.Connection, run_id: str) -> str:
-    """Say why there is no run of an id, as far as is known."""
+    """Return why there is no run of an id, as far as is known."""
     if can_be_restored(connection, run_id):
         return f"Run {run_id[:80]} was deleted. It can be restored for a week, on the page Activity."
     return f"There is no run {run_id[:80]}; it may have been deleted."

@@ -196,7 +196,7 @@ class SeriesChange:
 
 @dataclass(frozen=True)
 class Comment:
-    """Hold what one person did with a finding, or said of it, and when."""
+    """One person's action on a finding or comment, and when."""
 
     id: int
     finding_id: str
@@ -253,7 +253,7 @@ class IncidentFilter:
 
 @dataclass(frozen=True)
 class IncidentCounts:
-    """Hold how many findings there are: confirmed and open ones that did not recover by direction, and the others."""
+    """Counts of findings: confirmed and open ones that did not recover by direction, and the others."""
 
     finding_count: int
     worse_count: int
@@ -272,7 +272,7 @@ class IncidentCounts:
 
 @dataclass(frozen=True)
 class RangeCount:
-    """Hold how many findings of a direction came between two runs."""
+    """How many findings of a direction came between two runs."""
 
     before_run_id: str | None
     first_run_id: str
@@ -282,7 +282,7 @@ class RangeCount:
 
 @dataclass(frozen=True)
 class Detection:
-    """Hold how far detection has come."""
+    """How far detection has come."""
 
     seen: dict[str, Any]
     version: int
@@ -299,7 +299,7 @@ class Publications:
 
 def list_findings(
     connection: sqlite3.Connection,
-    wanted: IncidentFilter,
+    selection: IncidentFilter,
     cursor: str | None = None,
     limit: int = 50,
     moment: Literal["first_us", "noticed_us"] = "first_us",
@@ -309,10 +309,10 @@ def list_findings(
     Raises: FilterError if the cursor cannot be used.
     """
     after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
-    values = {other_field.name: getattr(wanted, other_field.name) for other_field in fields(wanted)}
+    values = {other_field.name: getattr(selection, other_field.name) for other_field in fields(selection)}
     values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
-    found = connection.execute(LIST_SQL.format(wanted=wanted.sql, moment=moment), values)
-    return make_page([_read(row) for row in found], limit, lambda change: (getattr(change, moment), change.id))
+    rows = connection.execute(LIST_SQL.format(wanted=selection.sql, moment=moment), values)
+    return make_page([_read(row) for row in rows], limit, lambda change: (getattr(change, moment), change.id))
 
 
 def list_series_findings(
@@ -323,12 +323,12 @@ def list_series_findings(
     return [_read(row) for row in connection.execute(SERIES_SQL, values)]
 
 
-def count_ranges(connection: sqlite3.Connection, wanted: IncidentFilter, run_ids: Iterable[str]) -> list[RangeCount]:
+def count_ranges(connection: sqlite3.Connection, selection: IncidentFilter, run_ids: Iterable[str]) -> list[RangeCount]:
     """Count the findings that came with some runs, whole ranges of which a page may show but a part."""
-    values = {other_field.name: getattr(wanted, other_field.name) for other_field in fields(wanted)} | {
+    values = {other_field.name: getattr(selection, other_field.name) for other_field in fields(selection)} | {
         "run_ids": json.dumps(sorted(set(run_ids)))
     }
-    return [RangeCount(*row) for row in connection.execute(RANGES_SQL.format(wanted=wanted.sql), values)]
+    return [RangeCount(*row) for row in connection.execute(RANGES_SQL.format(wanted=selection.sql), values)]
 
 
 def count_range_others(connection: sqlite3.Connection, change: SeriesChange) -> int:

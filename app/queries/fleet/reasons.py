@@ -106,7 +106,7 @@ class ReasonSubject(Generic[Selection, Reason, Summary, Event]):
         return self.counts[0]
 
     def describe_absence(self, text: str) -> str:
-        """Say that there is no reason of the number in an address."""
+        """Return that there is no reason of the number in an address."""
         return f"There is no {self.noun} {text[:40]}; its runs may have been deleted."
 
     @property
@@ -134,7 +134,7 @@ class ReasonSubject(Generic[Selection, Reason, Summary, Event]):
     @property
     def matching(self) -> str:
         """Return the reasons that a filter lets through, as a common table expression."""
-        place = "coalesce(f.file, '') || ':' || coalesce(f.name, '')"
+        location = "coalesce(f.file, '') || ':' || coalesce(f.name, '')"
         exact = "".join(f"and (:{name} is null or {column} = :{name})\n    " for name, column in self.exact.items())
         texts = (f"instr(lower(coalesce({text}, '')), lower(:reason_text))" for text in self.texts)
         return f"""
@@ -142,8 +142,8 @@ matching as materialized (
   select d.id, {self.kind} as kind, d.function_id, {self.gb_id} as gb_id
   from {self.table} as d
   left join functions as f on f.id = d.function_id
-  where (:function is null or instr(lower({place}), lower(:function)))
-    {exact}and (:reason_text is null or {" or ".join(texts)} or instr(lower({place}), lower(:reason_text)))
+  where (:function is null or instr(lower({location}), lower(:function)))
+    {exact}and (:reason_text is null or {" or ".join(texts)} or instr(lower({location}), lower(:reason_text)))
 )
 """  # noqa: S608  own texts only
 
@@ -284,7 +284,7 @@ class KindTrend:
 
 @dataclass(frozen=True)
 class TrendGrid:
-    """Hold how often each distinct thing came in each slot, by id, and each kind of thing, most frequent first."""
+    """Counts of each distinct thing in each slot, by id, and of each kind of thing, most frequent first."""
 
     counts: Mapping[int, list[int]]
     slots: Sequence[Slot]

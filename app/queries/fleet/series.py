@@ -90,7 +90,7 @@ limit 1000000
 
 @dataclass(frozen=True)
 class SeriesRun:
-    """What of a run places its points; `pub` is the number of the newest commit to it."""
+    """A run's position among the points of a series; `place` grows with every run that is recorded or imported."""
 
     pub: int
     id: str
@@ -102,7 +102,7 @@ class SeriesRun:
 
 @dataclass(frozen=True)
 class ModelPoints:
-    """Hold a series of models with the rows of its leading experiment, and each run's statuses of all experiments.
+    """A series of models with the rows of its leading experiment, and each run's statuses of all experiments.
 
     Shape: rows: series_id, run_id, speedup_low, speedup_high, then the metrics asked for
     """
@@ -145,12 +145,14 @@ def list_model_points(
     values = {"series_ids": list(series_ids or ()), "run_ids": list(run_ids or ())}
     statuses: dict[int, list[Sequence[Any]]] = {}
     experiments: dict[int, set[str]] = {}
-    for series_id, experiment, *said in engine.stream(STATUSES_SQL.format(points=_POINTS[which]), values):
+    for series_id, experiment, *status in engine.stream(STATUSES_SQL.format(points=_POINTS[which]), values):
         if series_id not in statuses:
             statuses[series_id], experiments[series_id] = [], set()
-        statuses[series_id].append(said)
+        statuses[series_id].append(status)
         experiments[series_id].add(experiment)
-    leads = {series_id: min(found, key=rank_experiment) for series_id, found in experiments.items()}
+    leads = {
+        series_id: min(member_experiments, key=rank_experiment) for series_id, member_experiments in experiments.items()
+    }
     rows: dict[int, list[tuple[Any, ...]]] = {}
     sql = MODEL_POINTS_SQL.format(columns=", ".join(f"x.{name}" for name in metrics), points=_POINTS[which])
     for experiment in sorted(set(leads.values())):
@@ -200,7 +202,7 @@ limit 1000000
 
 
 class SeriesName(NamedTuple):
-    """Hold what findings of a series say of it: '' is what was not said, or the model of a suite."""
+    """The name of a series in findings: '' is what is not recorded, or the model of a suite."""
 
     subject: str
     suite: str
@@ -254,7 +256,7 @@ _HISTORY_SQL = {
 
 @dataclass(frozen=True)
 class RunCount:
-    """Hold what is counted in every run: its name, and a point a run, the oldest first."""
+    """A count of every run: its name, and a point a run, the oldest first."""
 
     label: str
     points: list[HistoryPoint]

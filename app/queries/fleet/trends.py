@@ -183,7 +183,7 @@ class TrendRun:
 
 @dataclass(frozen=True)
 class ModelSet:
-    """Hold what the models of one summary were measured as; None is what was not said."""
+    """The configuration of the models of one summary; None is what is not recorded."""
 
     suite: str
     mode: str | None
@@ -245,7 +245,7 @@ class TrendFilter:
     until_us: int | None = None
 
     def takes(self, model_set: ModelSet) -> bool:
-        """Say whether a set is among those that are wanted."""
+        """Return whether a configuration is among those selected."""
         words = all(getattr(self, name) in (None, getattr(model_set, name) or "") for name in _WORDS)
         return words and self.dynamic in (None, model_set.dynamic) and self.world_size in (None, model_set.world_size)
 
@@ -257,7 +257,7 @@ class TrendFilter:
 
 @dataclass(frozen=True)
 class StoredSummary(SuiteNumbers):
-    """Hold what one set of one run comes to by one definition (app.analysis.summaries says how)."""
+    """One configuration's summary in one run by one formula (app.analysis.summaries defines them)."""
 
     run_id: str
     started_us: int
@@ -265,9 +265,9 @@ class StoredSummary(SuiteNumbers):
     is_incomplete: bool = False  # lacks models that failed and are usually measured: its means are of others
 
 
-def _bind(wanted: TrendFilter) -> dict[str, Any]:
-    values = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
-    return values | {"dynamic": None if wanted.dynamic is None else int(wanted.dynamic)}
+def _bind(selection: TrendFilter) -> dict[str, Any]:
+    values = {field.name: getattr(selection, field.name) for field in fields(selection)}
+    return values | {"dynamic": None if selection.dynamic is None else int(selection.dynamic)}
 
 
 def _read_set(row: Row | Mapping[str, Any], **counts: int) -> ModelSet:
@@ -279,8 +279,8 @@ def _read_set(row: Row | Mapping[str, Any], **counts: int) -> ModelSet:
 def list_sets(engine: Engine, branch: str | None = None) -> list[ModelSet]:
     """List everything that suites were measured as, on one branch where it is named, what was measured last first."""
     counts = ("run_count", "model_count", "newest_us")
-    found = engine.rows(SETS_SQL, {"branch": branch})
-    return [_read_set(row, **{name: row[name] for name in counts}) for row in found]
+    rows = engine.rows(SETS_SQL, {"branch": branch})
+    return [_read_set(row, **{name: row[name] for name in counts}) for row in rows]
 
 
 def list_sets_of(engine: Engine, model: str) -> set[tuple[Any, ...]]:
@@ -288,13 +288,15 @@ def list_sets_of(engine: Engine, model: str) -> set[tuple[Any, ...]]:
     return {_read_set(row).key for row in engine.rows(SETS_OF_SQL, {"model": model})}
 
 
-def list_summaries(engine: Engine, wanted: TrendFilter, definition: str, limit: int = MOST_RUNS) -> list[StoredSummary]:
+def list_summaries(
+    engine: Engine, selection: TrendFilter, definition: str, limit: int = MOST_RUNS
+) -> list[StoredSummary]:
     """List what the newest runs come to, the newest first; a run has one of each set that is wanted."""
-    usual = _find_usual(engine, wanted, definition)
-    found = engine.stream(SUMMARIES_SQL, _bind(wanted) | {"definition": definition, "limit": limit})
+    usual = _find_usual(engine, selection, definition)
+    rows = engine.stream(SUMMARIES_SQL, _bind(selection) | {"definition": definition, "limit": limit})
     sets: dict[tuple[Any, ...], ModelSet] = {}
     summaries = []
-    for row in found:
+    for row in rows:
         key = row[: len(SET)]
         if key not in sets:
             sets[key] = _read_set(dict(zip(SET, key)))
@@ -305,16 +307,16 @@ def list_summaries(engine: Engine, wanted: TrendFilter, definition: str, limit: 
 
 
 def list_eligible_summaries(
-    engine: Engine, wanted: TrendFilter, definition: str | None, limit: int = MOST_RUNS
+    engine: Engine, selection: TrendFilter, definition: str | None, limit: int = MOST_RUNS
 ) -> tuple[Definition, list[StoredSummary]]:
     """List summaries by a definition; None is HUD's or, where that has no numbers, the one that asks for a time alone.
 
     Where nobody checked accuracy, HUD's numbers, which are of models that pass, are none.
     """
-    summaries = list_summaries(engine, wanted, definition or HUD.name, limit)
+    summaries = list_summaries(engine, selection, definition or HUD.name, limit)
     if definition or any(summary.speedup_count or summary.passed_count for summary in summaries):
         return DEFINITIONS[definition or HUD.name], summaries
-    return SUMMARIZE_PERF, list_summaries(engine, wanted, SUMMARIZE_PERF.name, limit)
+    return SUMMARIZE_PERF, list_summaries(engine, selection, SUMMARIZE_PERF.name, limit)
 
 
 def find_newest_summary(
@@ -328,32 +330,32 @@ def find_newest_summary(
     return next((summary for summary in summaries if summary.run_id == newest), None)
 
 
-def _find_usual(engine: Engine, wanted: TrendFilter, definition: str) -> dict[tuple[Any, ...], float]:
+def _find_usual(engine: Engine, selection: TrendFilter, definition: str) -> dict[tuple[Any, ...], float]:
     """Return how many models each set usually measures, whatever run or time is asked for."""
-    ever = replace(wanted, run=None, commit=None, torch=None, since_us=None, until_us=None)
+    ever = replace(selection, run=None, commit=None, torch=None, since_us=None, until_us=None)
     counts: dict[tuple[Any, ...], list[int]] = {}
     for row in engine.stream(COUNTS_SQL, _bind(ever) | {"definition": definition, "limit": MOST_RUNS}):
         counts.setdefault(row[1:], []).append(row[0])
     return {key: find_usual(measured) for key, measured in counts.items()}
 
 
-def list_timed_runs(engine: Engine, wanted: TrendFilter) -> set[str]:
+def list_timed_runs(engine: Engine, selection: TrendFilter) -> set[str]:
     """List the runs that timed anything, or failed to: one that only checked accuracy has no headline."""
-    return {str(row["run_id"]) for row in engine.rows(TIMED_SQL, _bind(wanted))}
+    return {str(row["run_id"]) for row in engine.rows(TIMED_SQL, _bind(selection))}
 
 
 def list_model_rows(
     engine: Engine,
-    wanted: TrendFilter,
+    selection: TrendFilter,
     models: Sequence[str],
     columns: Iterable[str],
     limit: int = 100_000,  # of models as many as a page draws, MOST_RUNS each, several experiments a run
 ) -> list[ResultRow]:
     """List the results of some models, one row a run, model and metric set; of their numbers only those `columns`."""
-    values = _bind(wanted) | {"models": list(models), "limit": limit}
+    values = _bind(selection) | {"models": list(models), "limit": limit}
     by_run: dict[str, list[Any]] = {}
-    kept = _ALWAYS | set(columns)
-    some = re.sub(r"\bx\.(\w+)", lambda match: match[0] if match[1] in kept else f"null as {match[1]}", COLUMNS)
+    selected = _ALWAYS | set(columns)
+    some = re.sub(r"\bx\.(\w+)", lambda match: match[0] if match[1] in selected else f"null as {match[1]}", COLUMNS)
     for result in read_measured(engine.stream(MODELS_SQL.format(columns=some), values)):
         by_run.setdefault(result.run_id, []).append(result)
     return [row for measured in by_run.values() for row in merge_results(measured)]
@@ -363,9 +365,9 @@ def list_trend_runs(engine: Engine, run_ids: Iterable[str], *, alive_since_us: i
     """List runs with their commits and environments, the oldest first."""
     ids = sorted(set(run_ids))
     values = {"ids": ids, "limit": len(ids), "alive_since_us": alive_since_us}
-    found = engine.rows(RUNS_SQL, values)
+    records = engine.rows(RUNS_SQL, values)
     dirty = [field.name for field in fields(TrendRun)].index("git_dirty")
-    rows = [list(row) for row in found]
+    rows = [list(row) for row in records]
     return [TrendRun(*[*row[:dirty], _flag(row[dirty]), *row[dirty + 1 :]]) for row in rows]
 
 
@@ -433,16 +435,16 @@ def read_ids(key: str, values: Iterable[str]) -> dict[str, int]:
 
 def address_set(model_set: ModelSet) -> dict[str, str]:
     """Return the query of an address that means one set."""
-    said = {name: UNSAID if value is None else str(value) for name, value in model_set.fields.items()}
-    return said | {"dynamic": "yes" if model_set.dynamic else "no"}
+    query = {name: UNSAID if value is None else str(value) for name, value in model_set.fields.items()}
+    return query | {"dynamic": "yes" if model_set.dynamic else "no"}
 
 
 def choose_set(
-    engine: Engine, sets: Sequence[ModelSet], wanted: TrendFilter, model: str | None = None
+    engine: Engine, sets: Sequence[ModelSet], selection: TrendFilter, model: str | None = None
 ) -> ModelSet | None:
     """Return the first set that is wanted: on its branch, and having a model, where these are named."""
-    own = list_sets(engine, wanted.branch) if wanted.branch else sets
-    fitting = [model_set for model_set in own if wanted.takes(model_set)]
+    own = list_sets(engine, selection.branch) if selection.branch else sets
+    fitting = [model_set for model_set in own if selection.takes(model_set)]
     if model and fitting:
         having = list_sets_of(engine, model)
         fitting = [model_set for model_set in fitting if model_set.key in having] or fitting

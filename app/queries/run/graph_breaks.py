@@ -114,8 +114,8 @@ limit 20000
 
 
 def _hints(text: str | None) -> tuple[str, ...]:
-    found = json.loads(text or "[]")
-    return tuple(str(hint) for hint in found) if isinstance(found, list) else ()
+    hints = json.loads(text or "[]")
+    return tuple(str(hint) for hint in hints) if isinstance(hints, list) else ()
 
 
 def _to_break(row: sqlite3.Row) -> GraphBreakRow:
@@ -171,9 +171,9 @@ def list_distinct_breaks(
     """
     after = decode_cursor(cursor, int, int) or (2**62, 2**62)
     values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
-    found = connection.execute(DISTINCT_SQL, values).fetchall()
+    records = connection.execute(DISTINCT_SQL, values).fetchall()
     outcomes: dict[int, dict[str, int]] = {}
-    if found:
+    if records:
         for row in connection.execute(OUTCOMES_SQL, {"run_id": run_id}):
             outcomes.setdefault(row["distinct_id"], {})[row["outcome"]] = row["break_count"]
     rows = [
@@ -181,7 +181,7 @@ def list_distinct_breaks(
             **(fields.name_ids(row, "distinct_id") | {"hints": _hints(row["hints"])}),
             outcomes=outcomes.get(row["distinct_id"], {}),
         )
-        for row in found
+        for row in records
     ]
     return make_page(rows, limit, lambda row: (row.compile_us or 0, parse_id(row.distinct_id)))
 

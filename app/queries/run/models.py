@@ -51,7 +51,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class ResultParts:
-    """Hold what a result has beside its columns.
+    """What a result has beside its columns.
 
     Units: repeats are ms, in the order in which they were measured; values are in the unit of their upstream column.
     """
@@ -97,7 +97,7 @@ def load_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST
 
 @dataclass(frozen=True)
 class TaskBreak:
-    """Hold one distinct graph break of some tasks, and how often it came there."""
+    """One distinct graph break of some tasks, and how often it came there."""
 
     distinct_id: str
     gb_id: str | None
@@ -112,7 +112,7 @@ class TaskBreak:
 
 @dataclass(frozen=True)
 class TaskCause:
-    """Hold what failed in the recompiles of some tasks: the newest cache entry's guard."""
+    """What failed in the recompiles of some tasks: the newest cache entry's guard."""
 
     cause_id: str
     category: str
@@ -193,9 +193,9 @@ def load_task_breaks(
     connection: sqlite3.Connection, run_id: str, limit: int = 1_000_000
 ) -> dict[str, list[GraphBroke]]:
     """Load the graph breaks of a run's tasks as the events that they came as, by task."""
-    found: dict[str, list[GraphBroke]] = {}
+    breaks_by_task: dict[str, list[GraphBroke]] = {}
     for row in connection.execute(TASK_EVENTS_SQL, {"run_id": run_id, "limit": limit}):
         event = load_event(unpack(row["body"]))
         if isinstance(event, GraphBroke):
-            found.setdefault(row["task"], []).append(event)
-    return found
+            breaks_by_task.setdefault(row["task"], []).append(event)
+    return breaks_by_task

@@ -189,14 +189,14 @@ def _marks(keys: Iterable[int]) -> dict[str, int]:
     return {f"key{n}": key for n, key in enumerate(keys)}
 
 
-def _to_rows(connection: sqlite3.Connection, found: list[sqlite3.Row]) -> list[RecompileRow]:
+def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list[RecompileRow]:
     guards: dict[int, list[FailedGuard]] = {}
-    for first in range(0, len(found), _AT_ONCE):
-        some = found[first : first + _AT_ONCE]
+    for first in range(0, len(records), _AT_ONCE):
+        some = records[first : first + _AT_ONCE]
         for row in connection.execute(guards_sql(len(some)), _marks(row["id"] for row in some)):
             values = fields.name_ids(row, "cause_id")
             guards.setdefault(values.pop("recompile_id"), []).append(FailedGuard(**values))
-    return [RecompileRow(**dict(row), guards=tuple(guards.get(row["id"], ()))) for row in found]
+    return [RecompileRow(**dict(row), guards=tuple(guards.get(row["id"], ()))) for row in records]
 
 
 def list_recompiles(
@@ -226,8 +226,8 @@ def list_chains(connection: sqlite3.Connection, run_id: str, cursor: str | None 
     """
     after = decode_cursor(cursor, int, int) or (2**62, 2**62)
     values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
-    found = connection.execute(CHAINS_SQL, values).fetchall()
-    rows = [(Chain(**{k: row[k] for k in row.keys() if k != "first_id"}), row["first_id"]) for row in found]  # noqa: SIM118
+    records = connection.execute(CHAINS_SQL, values).fetchall()
+    rows = [(Chain(**{k: row[k] for k in row.keys() if k != "first_id"}), row["first_id"]) for row in records]  # noqa: SIM118
     page = make_page(rows, limit, lambda chain: (chain[0].compile_us or 0, chain[1]))
     return Page(tuple(chain for chain, _first in page.rows), page.next)
 

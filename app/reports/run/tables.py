@@ -36,7 +36,7 @@ List = Callable[..., Page[Any]]
 
 
 class ReportTable(NamedTuple):
-    """Hold a table's name, what lists a page of it, and what makes a plain row."""
+    """A table's name, what lists a page of it, and what makes a plain row."""
 
     name: str
     list: List
@@ -52,8 +52,8 @@ def _list_measurements(connection: sqlite3.Connection, run_id: str, cursor: str 
     return Page(tuple((row, get_result_parts(connection, row.id)) for row in page.rows), page.next)
 
 
-def _measurement_row(found: tuple[ExperimentResult, ResultParts | None]) -> Row:
-    result, parts = found
+def _measurement_row(measurement: tuple[ExperimentResult, ResultParts | None]) -> Row:
+    result, parts = measurement
     return vars(result) | (vars(parts) if parts else {})
 
 
@@ -103,8 +103,8 @@ def _list_all(read: Callable[..., Any], connection: sqlite3.Connection, run_id: 
 
 
 def _list_changed(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
-    found = run.list_changed_configs(connection, run_id)
-    return Page(tuple({"process_id": process_id, "changed": changed} for process_id, changed in found), None)
+    configs = run.list_changed_configs(connection, run_id)
+    return Page(tuple({"process_id": process_id, "changed": changed} for process_id, changed in configs), None)
 
 
 def _list_caches(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
@@ -136,8 +136,8 @@ def read_rows(connection: sqlite3.Connection, run_id: str, table: ReportTable, s
     cursor: str | None = None
     while True:
         page = table.list(connection, run_id, cursor=cursor, limit=PAGE)
-        for found in page.rows:
-            row = table.to_row(found)
+        for record in page.rows:
+            row = table.to_row(record)
             yield row if source else clean_row(row)
         cursor = page.next
         if cursor is None:

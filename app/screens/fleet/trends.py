@@ -169,10 +169,10 @@ def build_trend(
         fields = dict.fromkeys(("model", *ModelSet.__dataclass_fields__)) | {"suite": selected.suite}
         lines = [(line, fields) for line in count_lines(engine, kind, [value], selected.suite, run_count)]
     else:
-        found = find_metric(metric, of_suite=model is None)
-        if found is None:
+        trend_metric = find_metric(metric, of_suite=model is None)
+        if trend_metric is None:
             raise FilterError(f"metric: {'a model' if model else 'a suite'} has no {metric[:40]}")
-        drawn = found
+        drawn = trend_metric
         summed, summaries = list_eligible_summaries(engine, selected, definition, MOST_RUNS)
         by = None if model else summed.name
         lines = _measure_sets(engine, selected, drawn, model, summaries, run_count)
@@ -222,7 +222,7 @@ def _measure(
     summaries: Sequence[StoredSummary],
     notes: list[str],
 ) -> list[TrendDrawing]:
-    """Draw the chosen metrics of a suite or of its models."""
+    """Build the lines of the chosen metrics of a suite or of its models."""
     models = filters.models
     metrics = [(name, find_metric(name, of_suite=not models)) for name in filters.metrics]
     missing = [name for name, metric in metrics if metric is None]

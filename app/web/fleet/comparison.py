@@ -75,20 +75,20 @@ def _build(given: dict[str, str]) -> ComparisonScreen | None:
 
 def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
     """Choose and cut what the page shows of a comparison."""
-    found = screen.comparison
+    comparison = screen.comparison
     sort = given["sort"] or DEFAULT_ORDER
-    choice = choose(found, given["metric"] or None, sort, _is_on("changes"))
+    choice = choose(comparison, given["metric"] or None, sort, _is_on("changes"))
     limit = check_limit(given["limit"] or None, get_settings().page_size)
     entry_address = partial(_address, url_for("models.index"))
 
     def model_address(pair: ModelPair) -> str:
         return entry_address(pair.new if pair.new.run_id else pair.base)
 
-    chart = chart_changes(choice.metrics[0], found.pairs, model_address) if choice.metrics else None
-    asked: dict[str, Any] = {"base": found.base.asked, "new": found.new.asked}
+    chart = chart_changes(choice.metrics[0], comparison.pairs, model_address) if choice.metrics else None
+    asked: dict[str, Any] = {"base": comparison.base.asked, "new": comparison.new.asked}
     asked |= {key: given[key] for key in ("anyway", "suite") if given[key]}
     return {
-        "comparison": found,
+        "comparison": comparison,
         "choice": choice,
         "sort": sort,
         "listing": cut_page(choice.rows, given["cursor"] or None, limit),
@@ -100,9 +100,9 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         "entry_address": entry_address,
         "asked": asked,
         "saves": [(label, url_for("compare.download", format=key, **asked)) for key, label in REPORTS],
-        "swapped": asked | {"base": found.new.asked, "new": found.base.asked},
-        "break_ids": _find_ids("breaks", found.breaks),
-        "cause_ids": _find_ids("causes", found.causes),
+        "swapped": asked | {"base": comparison.new.asked, "new": comparison.base.asked},
+        "break_ids": _find_ids("breaks", comparison.breaks),
+        "cause_ids": _find_ids("causes", comparison.causes),
         "most_functions": MOST_FUNCTIONS,
         **_WORDS,
     }
@@ -131,8 +131,8 @@ def _address(models: str, entry: ModelResult) -> str:
 
 @lru_cache(maxsize=256)
 def _write_query(run_id: str, *series: Any) -> str:
-    said = {name: "" if value is None else value for name, value in zip(FIELDS, series)}
-    return urlencode(said | {"dynamic": "yes" if said["dynamic"] else "no", "run": run_id})
+    values = {name: "" if value is None else value for name, value in zip(FIELDS, series)}
+    return urlencode(values | {"dynamic": "yes" if values["dynamic"] else "no", "run": run_id})
 
 
 def _is_on(key: str) -> bool:

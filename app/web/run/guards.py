@@ -72,7 +72,7 @@ def show_one(run_id: str, artifact_id: int) -> str:
         screen=screen,
         view=view,
         rows=list_rows(view, number_nodes(matching)) if view is not None and matching is not None else [],
-        wanted=query,
+        query=query,
         part=part.nodes[0] if at and part is not None else None,
         largest_first=largest_first,
     )

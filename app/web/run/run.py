@@ -35,15 +35,15 @@ def _compiles(run: RunRow) -> dict[str, Any]:
     recompiled = {"": None, "yes": True, "no": False}.get(request.args.get("recompiled", ""), "bad")
     if isinstance(recompiled, str):
         raise FilterError("recompiled: expected yes or no")
-    wanted = CompileFilter(
+    selection = CompileFilter(
         outcome=request.args.get("outcome") or None, text=request.args.get("q", "").strip()[:200], recompiled=recompiled
     )
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    screen = build_compiles(get_reader(), run, wanted, sort=sort, cursor=request.args.get("cursor"), limit=limit)
+    screen = build_compiles(get_reader(), run, selection, sort=sort, cursor=request.args.get("cursor"), limit=limit)
     return {
         "screen": screen,
         "sort": sort,
-        "filtered": bool(wanted.outcome or wanted.text or recompiled is not None),
+        "filtered": bool(selection.outcome or selection.text or recompiled is not None),
         "given": {key: request.args.get(key, "") for key in ("q", "outcome", "recompiled", "columns")},
         "outcomes": [(key, labels.describe_outcome(key).word) for key in screen.outcomes],
         "chart": chart_compiles(screen.longest, run.id, screen.count) if screen.highest_us else None,
@@ -131,6 +131,6 @@ def show_config(run_id: str, config_hash: str) -> str:
     screen = build_config(get_reader(), run_id, config_hash)
     if screen is None:
         abort(404, f"Run {run.shown_name[:80]} has no configuration text {config_hash[:40]}.")
-    wanted = request.args.get("q", "").strip().lower()
-    settings = screen.list_settings(wanted)
-    return render_template("run/config.html", run=run, screen=screen, settings_shown=settings, wanted=wanted)
+    query = request.args.get("q", "").strip().lower()
+    settings = screen.list_settings(query)
+    return render_template("run/config.html", run=run, screen=screen, settings_shown=settings, query=query)
