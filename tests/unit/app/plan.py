@@ -34,7 +34,7 @@ def list_scans(connection: sqlite3.Connection, sql: str, values: Mapping[str, ob
     for table, alias in _NAMED.findall(sql):
         tables.setdefault(alias or table, set()).add(table)
     steps = SqliteEngine(connection).rows(f"explain query plan {sql}", values)
-    scanned = [found[1] for row in steps if (found := _SCAN.match(row["detail"]))]
+    scanned = [match[1] for row in steps if (match := _SCAN.match(row["detail"]))]
     return {table for name in scanned for table in tables.get(name, {name}) if table in BIG}
 
 

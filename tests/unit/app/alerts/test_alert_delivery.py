@@ -122,8 +122,8 @@ def test_what_is_confirmed_weeks_after_its_run_is_not_lost(sender: Sender, store
     late_us = NOW_US + 20 * DAY_US  # nobody looked for findings meanwhile, but alerts were sent each day
     for day in range(1, 20):
         sender.send(NOW_US + day * DAY_US)
-    found = make_finding(id="late", confirmed_us=NOW_US + DAY_US)
-    save_findings(store, [found], (), seen="{}", version=1, now_us=late_us)
+    finding = make_finding(id="late", confirmed_us=NOW_US + DAY_US)
+    save_findings(store, [finding], (), seen="{}", version=1, now_us=late_us)
     assert sender.send(late_us + MINUTE_US).sent_count == 1
     assert sender.send(late_us + 2 * DAY_US).sent_count == 0
 

@@ -68,7 +68,7 @@ def test_a_message_names_what_changed_and_what_may_have_caused_it(store: sqlite3
     body = make_mail(read(store), MAIL).get_body(("plain",))
     assert body is not None
     text = body.get_content().replace("\r\n", "\n")
-    for said in (
+    for phrase in (
         "Breaky: speedup fell by 11.0 %, from 0.650× to 0.578× · bench_models · inference",
         "far outside the noise of 16 runs",
         "  torch 2.11.0 → 2.12.0\n",
@@ -76,7 +76,7 @@ def test_a_message_names_what_changed_and_what_may_have_caused_it(store: sqlite3
         "  graph break, new: call to print in Breaky.forward (0 → 2)\n",
         f"  {URL}/findings/{'f' * 16}\n",
     ):
-        assert said in text
+        assert phrase in text
 
 
 def test_findings_of_every_kind_can_be_told_in_every_channel(store: sqlite3.Connection) -> None:
@@ -103,9 +103,9 @@ def test_slack_gets_no_mention_no_link_and_nothing_longer_than_it_takes(store: s
 
 def test_json_keeps_other_peoples_words_as_they_are(store: sqlite3.Connection) -> None:
     document = json.loads(make_json(make_hostile(store), URL))
-    found = document["groups"][0]["findings"][0]
-    assert found["suite"] == BREAKING.replace("\ud800", "")
-    assert "\n" not in found["title"] + document["title"]
+    finding = document["groups"][0]["findings"][0]
+    assert finding["suite"] == BREAKING.replace("\ud800", "")
+    assert "\n" not in finding["title"] + document["title"]
 
 
 def test_mail_has_the_headers_that_we_gave_it_alone(store: sqlite3.Connection) -> None:

@@ -20,7 +20,7 @@ def _row(name: str, **cells: Any) -> RuleInput:
     return RuleInput(name, {"status": "measured", **cells}, repeats=repeats)
 
 
-def _kept(metric: str, samples: list[float]) -> dict[str, list[float]]:
+def _repeats(metric: str, samples: list[float]) -> dict[str, list[float]]:
     """Return the repeats whose ratios are these samples of a metric."""
     over, under = SAMPLES[metric]
     return {over: samples, under: [1.0] * len(samples)}
@@ -29,7 +29,7 @@ def _kept(metric: str, samples: list[float]) -> dict[str, list[float]]:
 def _timed(speedup: float, count: int, spread: float = 0.01) -> dict[str, Any]:
     """Return a speedup and the samples that it is the median of."""
     samples = [speedup * (1 + spread * (position - count // 2)) for position in range(count)]
-    return {"speedup": speedup, "repeats": _kept("speedup", samples)}
+    return {"speedup": speedup, "repeats": _repeats("speedup", samples)}
 
 
 def _words(rule: str, actual: Side, expected: Side, **options: Any) -> list[tuple[str, str]]:
@@ -108,7 +108,7 @@ def test_speedup_weighs_the_noise(now: dict[str, Any], before: dict[str, Any], w
 )
 def test_memory_below_its_share_is_judged_by_its_samples(samples: list[float] | None, word: str) -> None:
     sampled, known = [
-        {} if samples is None else {"repeats": _kept("speedup", [1.0]) | _kept("compression_ratio", values)}
+        {} if samples is None else {"repeats": _repeats("speedup", [1.0]) | _repeats("compression_ratio", values)}
         for values in (samples, [0.99, 1.0, 1.01])
     ]
     before, now = _row("a", compression_ratio=1.0, **known), _row("a", compression_ratio=0.8, **sampled)
@@ -119,7 +119,7 @@ def test_memory_below_its_share_is_judged_by_its_samples(samples: list[float] | 
 def test_check_fails_only_what_compare_calls_worse(before: list[float], now: list[float], metric: str) -> None:
     values = [median(samples) for samples in (before, now)]
     rows = [
-        _row("m", **{metric: value}, repeats=_kept(metric, samples)) for value, samples in zip(values, (before, now))
+        _row("m", **{metric: value}, repeats=_repeats(metric, samples)) for value, samples in zip(values, (before, now))
     ]
     rule = {"speedup": "speedup", "compression_ratio": "memory"}[metric]
     ((_name, word),) = _words(rule, Side("now", (rows[1],)), Side("before", (rows[0],)))

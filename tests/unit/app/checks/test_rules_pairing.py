@@ -53,8 +53,8 @@ def test_batch_sizes_tell_twins_apart_where_both_sides_say_them() -> None:
 
 def test_another_batch_size_is_said_of_one_model_while_batch_sizes_tell_another_apart() -> None:
     rows = (_row("m"), _row("m", batch_size=32), _row("n"))
-    one, two = pair(Side("a", rows), Side("b", (*rows[:2], _row("n", batch_size=16))))
-    assert _names(one) == _names(two) == ["m (batch size 8)", "m (batch size 32)", "n"]
+    first, two = pair(Side("a", rows), Side("b", (*rows[:2], _row("n", batch_size=16))))
+    assert _names(first) == _names(two) == ["m (batch size 8)", "m (batch size 32)", "n"]
     report = compare(
         Side("a", (_row("n", {"speedup": 2.0}),)),
         Side("b", (_row("n", {"speedup": 4.0}, batch_size=16),)),
@@ -69,14 +69,14 @@ def test_what_is_paired_is_what_compare_pairs() -> None:
         [_row("m", {"speedup": 2.0}), _row("m", batch_size=32), _row("m", mode="training"), _row("n", device="cuda")],
         [_row("m", batch_size=16), _row("m"), _row("n"), _row("m", mode="training", backend="eager"), _row("o")],
     ]
-    one, two = pair(*(Side(title, tuple(rows)) for title, rows in zip("ab", sides)))
+    first, two = pair(*(Side(title, tuple(rows)) for title, rows in zip("ab", sides)))
     results = [
         [ModelResult({"model": row.name, **row.series}, "measured", {"speedup": 2.0}) for row in rows] for rows in sides
     ]
     paired = pair_entries(results[1], results[0])
     both = [(results[1].index(pair.base), results[0].index(pair.new)) for pair in (*paired.pairs, *paired.excluded)]
     assert len(both) == 3
-    names = _names(one), _names(two)
+    names = _names(first), _names(two)
     assert {(names[1].index(name), names[0].index(name)) for name in {*names[0]} & {*names[1]}} == set(both)
 
 

@@ -38,17 +38,17 @@ def test_rule_says_what_upstreams_checker_said(case: dict[str, Any]) -> None:
     options = RuleOptions(flaky=FLAKY_OF.get(rule.name, frozenset()), **case["options"])
     verdicts = rule.check(*_sides(case), options)
     assert int(any(verdict.outcome in (FAIL, IMPROVED) for verdict in verdicts)) == case["exit_code"]
-    said = [
+    reported = [
         [verdict.name, verdict.word] for verdict in verdicts if rule.name != "performance" or verdict.word != "PASS"
     ]
     if rule.name == "pr-time" and any(verdict.word == "MISSING" for verdict in verdicts):
-        assert case["verdicts"] == said[: len(case["verdicts"])]  # upstream stops at the first that is missing
+        assert case["verdicts"] == reported[: len(case["verdicts"])]  # upstream stops at the first that is missing
     elif case["verdicts"]:
-        assert sorted(said) == sorted(case["verdicts"])
+        assert sorted(reported) == sorted(case["verdicts"])
 
 
 def test_every_verdict_of_upstreams_rules_is_recorded() -> None:
-    said = {(case["rule"], word) for case in RECORDED for _name, word in case["verdicts"]}
+    recorded = {(case["rule"], word) for case in RECORDED for _name, word in case["verdicts"]}
     # check_csv.py prints no word; a duplicate has no verdict of its own there; a missing number stops check_perf_csv.py
     # with a traceback, and a missing benchmark check_results.py.
     silent = {
@@ -63,7 +63,7 @@ def test_every_verdict_of_upstreams_rules_is_recorded() -> None:
         ("memory", word) for word in ("FEW_SAMPLES", "NOISE", "WRONG_ANSWER")
     }  # of our own runs, which that checker never sees
     rules = find_rules(["accuracy", "graph-breaks", "graph-breaks-exact", "csv", "performance", "memory", "pr-time"])
-    assert {(rule.name, word) for rule in rules for word in rule.words} - silent - unread <= said
+    assert {(rule.name, word) for rule in rules for word in rule.words} - silent - unread <= recorded
 
 
 def test_new_baseline_of_pr_time_is_upstreams() -> None:

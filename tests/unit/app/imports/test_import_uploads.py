@@ -73,8 +73,8 @@ def test_an_import_whose_server_died_has_failed_and_its_files_go(shelf: ImportQu
     assert running and dead and (running.state, dead.state, dead.message) == ("running", "failed", STOPPED)
     shelf.clear()
     assert not slot.folder.exists()
-    kept = shelf.load(slot.upload.id)
-    assert kept and kept.state == "failed"
+    entry = shelf.load(slot.upload.id)
+    assert entry and entry.state == "failed"
 
 
 def test_what_ended_is_known_for_a_day(shelf: ImportQueue) -> None:
@@ -220,9 +220,9 @@ def test_the_limits_outlive_exec() -> None:
     code = "import os, resource as r; print(r.getrlimit(r.RLIMIT_AS)[0], r.getrlimit(r.RLIMIT_CPU)[0], os.nice(0))"
     bounds = [str(1 << 30), "7", str(1 << 20)]
     command = [sys.executable, "-I", "-S", str(child.SANDBOX), *bounds, sys.executable, "-c", code]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
-    assert said[:2] == [str(1 << 30), "7"]
-    assert int(said[2]) >= 10
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+    assert output[:2] == [str(1 << 30), "7"]
+    assert int(output[2]) >= 10
 
 
 @pytest.mark.parametrize(("limit", "word"), [("records", "records"), ("rows", "rows"), ("entries", "entries")])

@@ -25,8 +25,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connec
 
 
 def find(history: sqlite3.Connection, model: str, metric: str) -> SeriesChange:
-    (found,) = [finding for finding in load_findings(history) if (finding.model, finding.metric) == (model, metric)]
-    return found
+    (change,) = [finding for finding in load_findings(history) if (finding.model, finding.metric) == (model, metric)]
+    return change
 
 
 def subject_of(history: sqlite3.Connection, run_id: str | None) -> str:
@@ -64,5 +64,9 @@ def test_one_run_that_failed_is_no_finding(history: sqlite3.Connection) -> None:
 
 
 def test_a_run_that_lost_a_model_hides_no_step_of_the_suite(history: sqlite3.Connection) -> None:
-    (change,) = [one for one in load_findings(history) if (one.subject, one.metric) == ("suite", "geomean_speedup")]
+    (change,) = [
+        finding
+        for finding in load_findings(history)
+        if (finding.subject, finding.metric) == ("suite", "geomean_speedup")
+    ]
     assert describe_finding(change) == "suite demo_history: geomean speedup fell by 37.3 %, from 5.876× to 3.685×"

@@ -45,10 +45,12 @@ def record(
     """Record a run a day of a model with some speedups, and of others that never change; None is a failure."""
     for day, value in enumerate(history, first):
         wobble = 1 + NOISE[day % 97] / 100
-        one = measure(model=model, values={"speedup": value * wobble} if value else {}, task=f"{model}-performance")
-        one = one if value else replace(one, status="failed", reason="OOM")
-        kept = [measure(model=other_model, values={"speedup": 1.5 * wobble}, task=None) for other_model in others]
-        add_results(store, run_of(day), one, *kept, started_us=START_US + day * DAY_US)
+        measured = measure(
+            model=model, values={"speedup": value * wobble} if value else {}, task=f"{model}-performance"
+        )
+        measured = measured if value else replace(measured, status="failed", reason="OOM")
+        steady = [measure(model=other_model, values={"speedup": 1.5 * wobble}, task=None) for other_model in others]
+        add_results(store, run_of(day), measured, *steady, started_us=START_US + day * DAY_US)
 
 
 def look(store: sqlite3.Connection, database: Path, *, everything: bool = False) -> list[SeriesChange]:
@@ -91,9 +93,9 @@ def test_a_speed_that_moved_with_eager_mode_is_not_worse(
         values = {"speedup": eager / compiled, "eager_latency": eager, "abs_latency": compiled}
         add_results(store, run_of(day), measure(values=values, repeats={}), started_us=START_US + day * DAY_US)
     update_findings(database)
-    found = [finding for finding in load_findings(store) if finding.subject == "model"]
-    assert {change.metric: change.direction for change in found} == directions
-    assert {change.first_run_id for change in found} == {run_of(N)}
+    changes = [finding for finding in load_findings(store) if finding.subject == "model"]
+    assert {change.metric: change.direction for change in changes} == directions
+    assert {change.first_run_id for change in changes} == {run_of(N)}
 
 
 def test_a_wrong_answer_is_neither_faster_nor_slower(store: sqlite3.Connection, database: Path) -> None:
@@ -123,9 +125,9 @@ def test_what_was_suspected_and_not_borne_out_goes(store: sqlite3.Connection, da
     record(store, STEPPED[: N + 2])
     (change,) = look(store, database)
     record(store, [2.0] * 6, first=N + 2)
-    found = look(store, database)
-    assert [one.recovered_run_id for one in found] in ([], [run_of(N + 2)])
-    assert all(one.id == change.id and one.state == "suspected" for one in found)
+    changes = look(store, database)
+    assert [finding.recovered_run_id for finding in changes] in ([], [run_of(N + 2)])
+    assert all(finding.id == change.id and finding.state == "suspected" for finding in changes)
 
 
 def test_a_step_that_comes_again_is_a_finding_again(store: sqlite3.Connection, database: Path) -> None:
@@ -143,10 +145,10 @@ def test_no_run_finds_a_step_and_confirms_it_as_well(seed: int) -> None:
     before: list[DetectedChange] = []
     for count in range(30, 43):
         line = Series("model", {}, "main", BY_NAME["abs_latency_ms"], run_ids[:count], values[:count])
-        found = [change for change in detect(line) if change.kind == "step"]
-        sure = [change for change in found if change.confirming_run_id is not None]
-        assert all(any(abs(change.before_count - one.before_count) <= 3 for one in before) for change in sure)
-        before += found
+        steps = [change for change in detect(line) if change.kind == "step"]
+        sure = [change for change in steps if change.confirming_run_id is not None]
+        assert all(any(abs(change.before_count - earlier.before_count) <= 3 for earlier in before) for change in sure)
+        before += steps
 
 
 def test_a_step_that_recovered_is_one_finding(store: sqlite3.Connection, database: Path) -> None:
@@ -174,19 +176,19 @@ def test_a_model_that_fails_since_a_run_is_found(store: sqlite3.Connection, data
 def test_a_model_that_stopped_is_found_and_comes_back(store: sqlite3.Connection, database: Path) -> None:
     record(store, FLAT)
     for day in range(N, N + 4):
-        kept = [measure(model=model, values={"speedup": 1.5}) for model in ("a", "b", "c", "d")]
-        add_results(store, run_of(day), *kept, started_us=START_US + day * DAY_US)
+        steady = [measure(model=model, values={"speedup": 1.5}) for model in ("a", "b", "c", "d")]
+        add_results(store, run_of(day), *steady, started_us=START_US + day * DAY_US)
     (change,) = look(store, database)
     assert (change.kind, change.first_run_id, change.before_run_id) == ("vanished", run_of(N), run_of(N - 1))
     record(store, FLAT[:1], first=N + 4)
-    assert [(one.id, one.recovered_run_id) for one in look(store, database)] == [(change.id, run_of(N + 4))]
+    assert [(finding.id, finding.recovered_run_id) for finding in look(store, database)] == [(change.id, run_of(N + 4))]
 
 
 def test_a_model_that_stopped_long_ago_stays_found(store: sqlite3.Connection, database: Path) -> None:
     others = ["mlp", "a", "b", "c"]
     for day in range(N + 90):
-        kept = [measure(model=model, values={"speedup": 1.5}, task=None) for model in others[0 if day < N else 1 :]]
-        add_results(store, run_of(day), *kept, started_us=START_US + day * DAY_US)
+        steady = [measure(model=model, values={"speedup": 1.5}, task=None) for model in others[0 if day < N else 1 :]]
+        add_results(store, run_of(day), *steady, started_us=START_US + day * DAY_US)
         if day in (N + 4, N + 60, N + 78, N + 89):
             (change,) = look(store, database)
             assert (change.kind, change.model, change.state) == ("vanished", "mlp", "confirmed")
@@ -197,8 +199,8 @@ def test_a_suite_that_stopped_while_others_go_on_is_found_and_comes_back(
 ) -> None:
     def measure_on(days: Sequence[int], *suites: str) -> list[SeriesChange]:
         for day in days:
-            kept = [measure(suite=suite, values={"speedup": 1.5}, task=None) for suite in suites]
-            add_results(store, run_of(day), *kept, started_us=START_US + day * DAY_US)
+            measured = [measure(suite=suite, values={"speedup": 1.5}, task=None) for suite in suites]
+            add_results(store, run_of(day), *measured, started_us=START_US + day * DAY_US)
         update_findings(database)
         return [finding for finding in load_findings(store) if finding.subject == "suite"]
 
@@ -212,9 +214,9 @@ def test_a_suite_that_stopped_while_others_go_on_is_found_and_comes_back(
         run_of(12),
     )
     assert describe_finding(change) == "suite nightly: no longer measured"
-    assert [one.recovered_run_id for one in measure_on([23], "builtin", "nightly")] == [run_of(23)]
+    assert [finding.recovered_run_id for finding in measure_on([23], "builtin", "nightly")] == [run_of(23)]
     update_findings(database, everything=True)
-    assert [one.recovered_run_id for one in load_findings(store) if one.subject == "suite"] == [run_of(23)]
+    assert [finding.recovered_run_id for finding in load_findings(store) if finding.subject == "suite"] == [run_of(23)]
 
 
 def test_runs_of_one_chosen_model_stop_no_other(store: sqlite3.Connection, database: Path) -> None:
@@ -230,10 +232,10 @@ def test_new_graph_breaks_are_the_suspected_cause(store: sqlite3.Connection, dat
         started_us = START_US + day * DAY_US
         Ingestor(store).ingest(run_of(day), list_break(f"{run_of(day)}/mlp-performance", started_us), now_us=started_us)
     (change,) = look(store, database)
-    causes = [describe_cause(one) for one in change.evidence["causes"]]
+    causes = [describe_cause(cause) for cause in change.evidence["causes"]]
     assert causes[0].startswith("graph break, new: Dynamo does not know how to trace") and "(0 → 2)" in causes[0]
-    assert any(one.startswith("recompile, new: tensor 'x' size mismatch") for one in causes)
-    assert all(one["break_id"] for one in change.evidence["causes"] if one["kind"] == "graph_break")
+    assert any(cause.startswith("recompile, new: tensor 'x' size mismatch") for cause in causes)
+    assert all(cause["break_id"] for cause in change.evidence["causes"] if cause["kind"] == "graph_break")
 
 
 def test_the_range_of_commits_is_said(store: sqlite3.Connection, database: Path) -> None:
@@ -274,11 +276,11 @@ def test_two_findings_never_have_one_id() -> None:
     values = np.array([*[10.0] * 10, *[20.0] * 10, *[40.0] * 10])
     key = dict.fromkeys(SERIES, "") | {"model": "mlp"}
     line = Series("model", key, "main", BY_NAME["abs_latency_ms"], [run_of(day) for day in range(30)], values)
-    one, other = detect(line)
-    other = replace(other, first_run_id=one.first_run_id)  # as one that had moved there since
-    matched, _lost = match([one, other], [], {run_id: day for day, run_id in enumerate(line.run_ids)})
+    first, other = detect(line)
+    other = replace(other, first_run_id=first.first_run_id)  # as one that had moved there since
+    matched, _lost = match([first, other], [], {run_id: day for day, run_id in enumerate(line.run_ids)})
     ids = [finding_id for finding_id, _found, _kept in matched]
-    assert ids[0] == make_id(one) and len(set(ids)) == 2
+    assert ids[0] == make_id(first) and len(set(ids)) == 2
 
 
 def test_day_by_day_finds_what_all_at_once_finds(store: sqlite3.Connection, database: Path) -> None:
@@ -305,7 +307,7 @@ def test_what_people_said_stays_when_a_finding_is_withdrawn(store: sqlite3.Conne
     for day in range(N - 4, N):
         delete_run(store, run_of(day))
     record(store, [3.0, 1.0, 3.0, 1.0, 3.0, 1.0], first=N + 4)
-    (again,) = [one for one in look(store, database) if one.id == change.id]
+    (again,) = [finding for finding in look(store, database) if finding.id == change.id]
     assert again.handling == "acknowledged"
     assert [(word.who, word.text) for word in list_finding_words(store, change.id)] == [("Ada", "on it")]
 
@@ -327,8 +329,8 @@ def wrong(**changes: object) -> BenchMeasured:
 def test_a_wrong_answer_is_a_failure(store: sqlite3.Connection, database: Path) -> None:
     record(store, [2.0] * (N + 3))
     for day in range(N, N + 3):
-        one = wrong(status="failed", reason="fail_accuracy", process_id=f"{run_of(day)}/accuracy", sequence=900)
-        Ingestor(store).ingest(run_of(day), [one], now_us=START_US)
+        failed = wrong(status="failed", reason="fail_accuracy", process_id=f"{run_of(day)}/accuracy", sequence=900)
+        Ingestor(store).ingest(run_of(day), [failed], now_us=START_US)
     (change,) = look(store, database)
     assert describe_finding(change) == "mlp: fails since then"
 

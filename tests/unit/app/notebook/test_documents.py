@@ -30,9 +30,9 @@ def test_the_first_example_of_the_page_prints_what_it_shows(
 
 
 def test_every_cell_of_the_notebook_runs_and_gives_what_it_shows(tmp_path: Path) -> None:
-    shown, found = nbformat.read(NOTEBOOK, as_version=4), run_notebook(tmp_path)
-    assert sum(cell.cell_type == "code" for cell in found.cells) > 12
-    for cell, run in zip(shown.cells, found.cells, strict=True):
+    shown, executed = nbformat.read(NOTEBOOK, as_version=4), run_notebook(tmp_path)
+    assert sum(cell.cell_type == "code" for cell in executed.cells) > 12
+    for cell, run in zip(shown.cells, executed.cells, strict=True):
         assert list_outputs(run) == list_outputs(cell), cell.source
     assert str(tmp_path) not in NOTEBOOK.read_text(encoding="utf-8")
 

@@ -22,16 +22,16 @@ OF_RUN = {name: method for name, method in vars(BoardRun).items() if isinstance(
 
 
 def read_all(client: FlaskClient, path: str, **query: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     cursor = None
     while True:
         more = {"cursor": cursor} if cursor else {}
         answer = client.get(f"/api/v1{path}", query_string={"limit": 1000, **query, **more}).json
         assert answer and answer["ok"], answer
-        found += answer["data"]
+        rows += answer["data"]
         cursor = answer["next"]
         if cursor is None:
-            return found
+            return rows
 
 
 def read_value(column: FrameColumn, row: dict[str, Any]) -> Any:
@@ -119,7 +119,7 @@ def test_every_list_of_the_api_is_a_frame() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(one, name) for one in ("board", "run") for name in (OF_BOARD, OF_RUN)[one == "run"]]
+    ("owner", "name"), [(owner, name) for owner in ("board", "run") for name in (OF_BOARD, OF_RUN)[owner == "run"]]
 )
 def test_columns_have_the_types_of_their_fields_with_rows_and_without(board: Board, owner: str, name: str) -> None:
     method = (OF_RUN if owner == "run" else OF_BOARD)[name]

@@ -26,9 +26,9 @@ def add_chain(
 
 def test_a_range_is_what_came_after_base_newest_first(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     add_chain(store, 10)
-    found = list_commit_range(SqliteEngine(reader), "c3", "c7", limit=2)
-    assert [commit.subject for commit in found.commits] == ["c 7", "c 6"]
-    assert (found.count, found.known) == (4, True)
+    commit_range = list_commit_range(SqliteEngine(reader), "c3", "c7", limit=2)
+    assert [commit.subject for commit in commit_range.commits] == ["c 7", "c 6"]
+    assert (commit_range.count, commit_range.known) == (4, True)
     assert list_commit_range(SqliteEngine(reader), "c5", "c5").known
 
 
@@ -39,8 +39,8 @@ def test_a_range_that_cannot_be_walked_is_not_known(
     add_chain(store, 10)
     add_chain(store, 2, name="side", parent="c4", day=5)
     add_chain(store, 3, name="late", parent="never-told", day=90)
-    found = list_commit_range(SqliteEngine(reader), *pair)
-    assert (list(found.commits), found.count, found.known) == ([], 0, False)
+    commit_range = list_commit_range(SqliteEngine(reader), *pair)
+    assert (list(commit_range.commits), commit_range.count, commit_range.known) == ([], 0, False)
 
 
 def test_a_base_that_only_its_child_names_is_enough(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
@@ -56,10 +56,10 @@ def test_ancestry_is_of_the_time_between_those_that_are_asked_for(
     store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     add_chain(store, 400)
-    found = cached_ancestry(SqliteEngine(reader), ["c350", "c300", "unknown", None])
-    assert {f"c{n}" for n in range(300, 351)} <= set(found)
-    assert {"c280", "c370", "unknown"}.isdisjoint(found)
-    assert found["c350"] == ("c349", 350 * DAY_US)
+    ancestry = cached_ancestry(SqliteEngine(reader), ["c350", "c300", "unknown", None])
+    assert {f"c{n}" for n in range(300, 351)} <= set(ancestry)
+    assert {"c280", "c370", "unknown"}.isdisjoint(ancestry)
+    assert ancestry["c350"] == ("c349", 350 * DAY_US)
     assert cached_ancestry(SqliteEngine(reader), []) == cached_ancestry(SqliteEngine(reader), ["unknown"]) == {}
 
 

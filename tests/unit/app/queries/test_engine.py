@@ -54,9 +54,9 @@ def test_engines_of_one_file_have_one_name(database: Path, tmp_path: Path) -> No
     other = tmp_path / "other.db"
     other.write_bytes(database.read_bytes())
     with ExitStack() as stack:
-        one, same, another = (
+        first, same, another = (
             stack.enter_context(closing(SqliteEngine(open_reader(path)))) for path in (database, database, other)
         )
-        assert one.name == same.name != another.name
+        assert first.name == same.name != another.name
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        one.rows("select 1")
+        first.rows("select 1")

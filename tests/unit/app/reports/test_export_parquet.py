@@ -48,15 +48,15 @@ def same(table: Any, written: str) -> None:
         column = table[field.name]
         column = column.cast(pyarrow.int64()) if pyarrow.types.is_timestamp(field.type) else column
         for value, row in zip(column.to_pylist(), rows):
-            said = row[field.name]
+            cell = row[field.name]
             if value is None:
-                assert not said or pyarrow.types.is_floating(field.type)  # an accuracy's words stand in the rest
+                assert not cell or pyarrow.types.is_floating(field.type)  # an accuracy's words stand in the rest
             elif isinstance(value, list):
-                assert value == json.loads(said)
+                assert value == json.loads(cell)
             elif isinstance(value, str):
-                assert value == said.removeprefix("'")
+                assert value == cell.removeprefix("'")
             else:
-                assert value == ({"true": True, "false": False}[said] if isinstance(value, bool) else float(said))
+                assert value == ({"true": True, "false": False}[cell] if isinstance(value, bool) else float(cell))
 
 
 @pytest.mark.parametrize("table", COLUMNS)
@@ -65,10 +65,10 @@ def test_a_run_has_the_csvs_values_with_types(explored_reader: sqlite3.Connectio
     detail = get_run(explored_reader, run_id)
     assert detail is not None
     written = b"".join(write_report(explored_reader, detail, "csv", table, True, START_US, stale_after_s=30)).decode()
-    found = load(write_report(explored_reader, detail, "parquet", table, True, START_US, stale_after_s=30))
-    same(found, written)
-    assert found[REST].null_count == found.num_rows
-    assert json.loads(found.schema.metadata[b"compileboard.what"])["run_id"] == run_id
+    loaded = load(write_report(explored_reader, detail, "parquet", table, True, START_US, stale_after_s=30))
+    same(loaded, written)
+    assert loaded[REST].null_count == loaded.num_rows
+    assert json.loads(loaded.schema.metadata[b"compileboard.what"])["run_id"] == run_id
 
 
 def test_types_are_told_by_the_columns_and_not_by_what_a_run_has(store: sqlite3.Connection) -> None:
@@ -76,26 +76,26 @@ def test_types_are_told_by_the_columns_and_not_by_what_a_run_has(store: sqlite3.
     detail = get_run(store, RUN)
     assert detail is not None
     schema = load(write_report(store, detail, "parquet", "compilations", True, START_US, stale_after_s=30)).schema
-    said = {
+    types = {
         "duration_us": "int64",
         "start_us": "timestamp[us, tz=UTC]",
         "code_gen_time_s": "double",
         "function": "string",
     }
-    said |= {
+    types |= {
         "guard_count": "int64",
         "is_forward": "bool",
         "restart_reasons": "list<element: string>",
         "phase_dynamo_us": "int64",
     }
-    assert {name: str(schema.field(name).type) for name in said} == said
+    assert {name: str(schema.field(name).type) for name in types} == types
 
 
 def test_suites_and_comparisons_have_the_csvs_values(store: sqlite3.Connection) -> None:
     bench_suite(store)
-    found = read(store)
+    screen = read(store)
     for table in SUITE_TABLES:
-        same(load(ours.write_suite_parquet(found, table, START_US)), write(found, "csv", table))
+        same(load(ours.write_suite_parquet(screen, table, START_US)), write(screen, "csv", table))
     compared = build_comparison(store, SqliteEngine(store), RUNS[0], RUNS[2])
     written = b"".join(write_comparison(compared, "csv", START_US)).decode()
     same(load(write_comparison(compared, "parquet", START_US)), written)
@@ -107,8 +107,8 @@ def test_any_value_is_kept_in_its_column_or_beside_it(value: Any) -> None:
         if kind == "moment" and isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**55:
             continue  # a year that Python's datetime has not
         (row,) = load(write_parquet(["x"], {"x": kind}, [{"x": value}], {}, START_US)).to_pylist()
-        kept = value is None or row["x"] is not None or json.loads(row[REST]) == {"x": value}
-        assert kept and (kind == "moment" or row["x"] in (None, value))
+        is_stored = value is None or row["x"] is not None or json.loads(row[REST]) == {"x": value}
+        assert is_stored and (kind == "moment" or row["x"] in (None, value))
 
 
 @given(st.none() | st.lists(st.text()))

@@ -48,18 +48,18 @@ def suite(store: sqlite3.Connection) -> None:
     checkpoint(store)
 
 
-def read(store: sqlite3.Connection, period: Period = PERIOD, **wanted: Any) -> SuiteScreen:
+def read(store: sqlite3.Connection, period: Period = PERIOD, **filters: Any) -> SuiteScreen:
     return build_suite(
         store,
         SqliteEngine(store),
-        TrendFilter(**({"suite": SUITE} | wanted)),
+        TrendFilter(**({"suite": SUITE} | filters)),
         period,
         RecorderClock(START_US + 20 * DAY_US),
     )
 
 
-def write(found: SuiteScreen, format: str, table: str = "runs") -> str:
-    return b"".join(write_suite(found, format, START_US, table)).decode()
+def write(suite: SuiteScreen, format: str, table: str = "runs") -> str:
+    return b"".join(write_suite(suite, format, START_US, table)).decode()
 
 
 def export(database: Path, *more: str, format: str = "json", suite: str = SUITE) -> int:
@@ -70,39 +70,39 @@ def export(database: Path, *more: str, format: str = "json", suite: str = SUITE)
 def test_the_numbers_are_those_of_the_overview_and_compare_to_the_digit(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
-    said = json.loads(write(read(store), "json"))
+    document = json.loads(write(read(store), "json"))
     page = client.get(f"/?baseline={RUNS[0]}").text
     for headline in read(store).headlines:
         if headline.delta.metric.name not in ("abs_latency_ms", "dynamo_peak_mem_gb"):
             assert format_number(headline.delta.metric, headline.new, read(store).definition) in page
             assert headline.delta.text in page
     compared = client.get(f"/api/v1/compare?base={RUNS[0]}&new={RUNS[2]}").json["data"]
-    of_models = [model for model in said["models"] if model["outcome"] == "compared"]
+    of_models = [model for model in document["models"] if model["outcome"] == "compared"]
     assert {(of_model["model"], of_model["metric"]): of_model["change"] for of_model in of_models} == {
         (model["model"], name): delta["change"]
         for model in compared["models"]
         for name, delta in model["metrics"].items()
     }
     points = client.get(f"/api/v1/trend?suite={SUITE}&metric=speedup").json["data"]["series"][0]["points"]
-    assert [run["geomean_speedup"] for run in said["runs"]] == [point["value"] for point in points]
+    assert [run["geomean_speedup"] for run in document["runs"]] == [point["value"] for point in points]
 
 
 @pytest.mark.usefixtures("suite")
 def test_base_is_the_last_run_before_the_period(store: sqlite3.Connection) -> None:
-    found = read(store, Period(START_US + DAY_US - 1, START_US + 2 * DAY_US - 1))
-    assert found.base and (found.base.run_id, found.new.run_id) == RUNS[:2]
-    assert (found.is_base_before, found.run_count, len(found.runs)) == (True, 1, 2)
-    assert [commit.run.id for commit in found.commits] == [RUNS[1]]
-    assert "the last run before this period" in write(found, "html")
+    suite = read(store, Period(START_US + DAY_US - 1, START_US + 2 * DAY_US - 1))
+    assert suite.base and (suite.base.run_id, suite.new.run_id) == RUNS[:2]
+    assert (suite.is_base_before, suite.run_count, len(suite.runs)) == (True, 1, 2)
+    assert [commit.run.id for commit in suite.commits] == [RUNS[1]]
+    assert "the last run before this period" in write(suite, "html")
 
 
 @pytest.mark.usefixtures("suite")
 def test_one_run_alone_has_no_change(store: sqlite3.Connection) -> None:
-    found = read(store, Period(START_US, START_US + 1))
-    assert (found.base, found.comparison, found.new.run_id) == (None, None, RUNS[0])
+    suite = read(store, Period(START_US, START_US + 1))
+    assert (suite.base, suite.comparison, suite.new.run_id) == (None, None, RUNS[0])
     for format in ("html", "md"):
-        assert "No other run, of this period or before it" in write(found, format)
-    assert json.loads(write(found, "json"))["models"] == []
+        assert "No other run, of this period or before it" in write(suite, format)
+    assert json.loads(write(suite, "json"))["models"] == []
 
 
 def test_failures_are_new_resolved_or_still_there(store: sqlite3.Connection) -> None:
@@ -110,13 +110,13 @@ def test_failures_are_new_resolved_or_still_there(store: sqlite3.Connection) -> 
     add_results(store, "R1", measure(model="a"), measure(model="b", **failed), measure(model="c", **failed))
     second = [measure(model="a", **failed), measure(model="b"), measure(model="c", **failed)]
     add_results(store, "R2", *second, started_us=START_US + DAY_US)
-    found = read(store, suite="builtin")
-    assert [(failure.row.model, failure.word) for failure in found.failures] == [
+    suite = read(store, suite="builtin")
+    assert [(failure.row.model, failure.word) for failure in suite.failures] == [
         ("a", "new"),
         ("b", "resolved"),
         ("c", "still"),
     ]
-    assert "| new | a | did not fail | failed: out of memory |" in write(found, "md")
+    assert "| new | a | did not fail | failed: out of memory |" in write(suite, "md")
 
 
 def test_of_several_configurations_it_says_which_and_how_to_choose(
@@ -131,13 +131,15 @@ def test_of_several_configurations_it_says_which_and_how_to_choose(
     assert (
         export(database, output, "--since", "2026-11-01", "--until", "2026-11-30", suite="builtin", format="html") == 0
     )
-    assert "measured in 1 other way" in (said := capsys.readouterr().err) and "name the dtype to choose another" in said
+    assert (
+        "measured in 1 other way" in (error := capsys.readouterr().err) and "name the dtype to choose another" in error
+    )
     assert "measured in 1 other way" in Path(output).read_text()
 
 
 @pytest.mark.usefixtures("suite")
 @pytest.mark.parametrize(
-    ("wanted", "period", "sentence"),
+    ("expected", "period", "sentence"),
     [
         ({"suite": "odd"}, PERIOD, "there is no suite 'odd'.*known: 'bench_models'"),
         ({"mode": "training"}, PERIOD, "never measured like this; it was as inference · float32"),
@@ -146,10 +148,10 @@ def test_of_several_configurations_it_says_which_and_how_to_choose(
     ],
 )
 def test_what_there_is_none_of_is_said(
-    store: sqlite3.Connection, wanted: dict[str, Any], period: Period, sentence: str
+    store: sqlite3.Connection, expected: dict[str, Any], period: Period, sentence: str
 ) -> None:
     with pytest.raises(FilterError, match=sentence):
-        read(store, period, **wanted)
+        read(store, period, **expected)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -180,10 +182,10 @@ def test_no_cell_of_any_table_is_a_formula(store: sqlite3.Connection, sign: str)
         broken = measure(suite=bad, model=bad, mode=bad, status="failed", reason=bad, values={}, repeats={})
         add_results(store, f"R{number}", broken, measure(suite=bad, mode=bad), started_us=START_US + number * DAY_US)
         store.execute("update runs set name = ?, git_subject = ?, torch_version = ?", (bad, bad, f"{bad}{number}"))
-    found = read(store, suite=bad)
+    suite = read(store, suite=bad)
     for table in SUITE_TABLES:
         cells = [
-            other_cell for row in csv.reader(io.StringIO(write(found, "csv", table), newline="")) for other_cell in row
+            other_cell for row in csv.reader(io.StringIO(write(suite, "csv", table), newline="")) for other_cell in row
         ]
         assert [
             other_cell
@@ -235,11 +237,11 @@ def test_findings_of_the_period_are_in_it(store: sqlite3.Connection) -> None:
     numbers = {"after_value": 1.0, "relative": -1 / 6, "p_value": 1e-4, "world_size": 1, "branch": "main"}
     for number, first_us in enumerate((START_US + DAY_US, START_US - 9 * DAY_US)):
         insert(store, "findings", id=f"F{number}", first_us=first_us, **series, **what, **when, **numbers)
-    found = read(store)
-    assert [finding.id for finding in found.findings] == ["F0"]
-    assert "speedup fell by 16.7 %, from 1.200× to 1.000×" in write(found, "html")
-    assert "speedup fell by 16.7 %" in write(found, "md") and "speedup fell by 16.7 %" in write(
-        found, "csv", "findings"
+    suite = read(store)
+    assert [finding.id for finding in suite.findings] == ["F0"]
+    assert "speedup fell by 16.7 %, from 1.200× to 1.000×" in write(suite, "html")
+    assert "speedup fell by 16.7 %" in write(suite, "md") and "speedup fell by 16.7 %" in write(
+        suite, "csv", "findings"
     )
 
 

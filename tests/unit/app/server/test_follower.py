@@ -30,8 +30,8 @@ def _follower(database: Path) -> list[int]:
 def test_the_server_finds_what_changed_by_itself(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
     with serving(database):
-        found = wait_for(lambda: load_findings(store))
-    assert {finding.metric for finding in found if finding.subject == "model"} == {"speedup"}
+        changes = wait_for(lambda: load_findings(store))
+    assert {finding.metric for finding in changes if finding.subject == "model"} == {"speedup"}
 
 
 def test_the_follower_ends_with_a_server_that_is_killed(database: Path) -> None:
@@ -59,8 +59,8 @@ def test_what_goes_wrong_is_said_once_and_tried_again(
         return bool(load_findings(store))
 
     assert following.follow(str(database), "", {}, wait) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1 and "database version 999" in said[0]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and "database version 999" in lines[0]
 
 
 def test_a_database_that_cannot_be_used_ends_it_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

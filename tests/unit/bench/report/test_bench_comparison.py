@@ -9,9 +9,9 @@ from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.contract.events import BenchMeasured
 
 
-def result(model: str = "Net", experiment: str = "performance", **said: Any) -> BenchMeasured:
+def result(model: str = "Net", experiment: str = "performance", **changes: Any) -> BenchMeasured:
     return BenchMeasured(
-        process_id="p", sequence=0, time_us=0, suite="local", model=model, experiment=experiment, **said
+        process_id="p", sequence=0, time_us=0, suite="local", model=model, experiment=experiment, **changes
     )
 
 

@@ -20,9 +20,15 @@ def test_a_baseline_is_kept_replaced_and_deleted(tmp_path: Path) -> None:
         assert save_baseline(store, "main", {"n": 1}, run_id="A", note=" why ", now_us=5)
         assert not save_baseline(store, "main", {"n": 2}, run_id="B", now_us=6)
         assert replace_baseline(store, "main", {"n": 3}, run_id="B", now_us=7)
-        kept = get_baseline(store, "main")
-        assert kept is not None
-        assert (kept.body, kept.run_id, kept.note, kept.created_us, kept.changed_us) == ({"n": 3}, "B", "why", 5, 7)
+        baseline = get_baseline(store, "main")
+        assert baseline is not None
+        assert (baseline.body, baseline.run_id, baseline.note, baseline.created_us, baseline.changed_us) == (
+            {"n": 3},
+            "B",
+            "why",
+            5,
+            7,
+        )
         assert delete_baseline(store, "main") and not delete_baseline(store, "main")
         assert get_baseline(store, "main") is None and not replace_baseline(store, "main", {}, run_id=None)
 

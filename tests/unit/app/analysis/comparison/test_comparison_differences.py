@@ -22,8 +22,8 @@ SPEEDUP, LATENCY, COLD = (BY_NAME[name] for name in ("speedup", "abs_latency_ms"
 
 
 def timed(latency_ms: float, seed: int = 1, count: int = 30, noise: float = 0.01) -> ModelResult:
-    kept = {"compiled": repeats(latency_ms, count, noise, seed)}
-    return entry(values={"abs_latency_ms": latency_ms}, repeats=kept)
+    samples = {"compiled": repeats(latency_ms, count, noise, seed)}
+    return entry(values={"abs_latency_ms": latency_ms}, repeats=samples)
 
 
 def sped(speedup: float, low: float, high: float) -> ModelResult:
@@ -35,8 +35,8 @@ def compiled(*samples_s: float) -> ModelResult:
 
 
 def peaked(eager_gb: float, compiled_gb: float) -> ModelResult:
-    kept = {"eager_peak_gb": [eager_gb] * 3, "compiled_peak_gb": [compiled_gb] * 3}
-    return entry(values={"compression_ratio": eager_gb / compiled_gb, "eager_peak_mem_gb": eager_gb}, repeats=kept)
+    samples = {"eager_peak_gb": [eager_gb] * 3, "compiled_peak_gb": [compiled_gb] * 3}
+    return entry(values={"compression_ratio": eager_gb / compiled_gb, "eager_peak_mem_gb": eager_gb}, repeats=samples)
 
 
 SOME = tuple(3.0 + n / 1000 for n in range(8))
@@ -84,9 +84,9 @@ CASES: tuple[tuple[str, ModelResult, ModelResult, str, str], ...] = (
 def test_a_change_is_judged_by_what_is_known(
     name: str, base: ModelResult, new: ModelResult, verdict: str, method: str
 ) -> None:
-    found = judge(BY_NAME[name], base, new)
-    assert found is not None
-    assert (found.word, found.method) == (verdict, method)
+    judged = judge(BY_NAME[name], base, new)
+    assert judged is not None
+    assert (judged.word, judged.method) == (verdict, method)
 
 
 def test_every_verdict_and_method_has_a_fixture() -> None:
@@ -97,23 +97,23 @@ def test_every_verdict_and_method_has_a_fixture() -> None:
 def test_repeats_of_both_sides_judge_a_speedup_without_intervals() -> None:
     base = entry(values={"speedup": 2.0}, repeats={"eager": repeats(20), "compiled": repeats(10, seed=2)})
     new = entry(values={"speedup": 1.6}, repeats={"eager": repeats(20), "compiled": repeats(12.5, seed=3)})
-    found = judge(SPEEDUP, base, new)
-    assert found is not None
-    assert (found.word, found.method) == ("worse", "repeats")
-    assert "over 30 and 30 repeats" in found.reason
+    verdict = judge(SPEEDUP, base, new)
+    assert verdict is not None
+    assert (verdict.word, verdict.method) == ("worse", "repeats")
+    assert "over 30 and 30 repeats" in verdict.reason
 
 
-@pytest.mark.parametrize(("compiled_ms", "eager_ms", "said"), [(2.0, 6.0, True), (1.5, 4.5, False), (2.0, 4.0, False)])
-def test_a_speedup_that_moved_with_eager_mode_alone_says_so(compiled_ms: float, eager_ms: float, said: bool) -> None:
+@pytest.mark.parametrize(("compiled_ms", "eager_ms", "moved"), [(2.0, 6.0, True), (1.5, 4.5, False), (2.0, 4.0, False)])
+def test_a_speedup_that_moved_with_eager_mode_alone_says_so(compiled_ms: float, eager_ms: float, moved: bool) -> None:
     def timed(compiled: float, eager: float, seed: int) -> ModelResult:
         values = {"speedup": eager / compiled, "abs_latency_ms": compiled, "eager_latency_ms": eager}
-        kept = {"compiled": repeats(compiled, seed=seed), "eager": repeats(eager, seed=seed + 1)}
-        return entry(values=values, repeats=kept)
+        samples = {"compiled": repeats(compiled, seed=seed), "eager": repeats(eager, seed=seed + 1)}
+        return entry(values=values, repeats=samples)
 
     (pair,) = compare(side(timed(2.0, 4.0, 1)), side(timed(compiled_ms, eager_ms, 5))).pairs
-    assert ("the speedup moved with eager mode" in pair.warning) == said
-    assert (pair.deltas["speedup"].word == "eager") == said
-    assert pair.deltas["speedup"].reason.startswith("eager mode got slower (+") == said
+    assert ("the speedup moved with eager mode" in pair.warning) == moved
+    assert (pair.deltas["speedup"].word == "eager") == moved
+    assert pair.deltas["speedup"].reason.startswith("eager mode got slower (+") == moved
 
 
 @given(
@@ -139,18 +139,18 @@ def test_one_sample_says_how_many_each_side_has() -> None:
 
 
 def test_delta_is_new_relative_to_base() -> None:
-    found = judge(SPEEDUP, entry(values={"speedup": 1.0}), entry(values={"speedup": 1.5}))
-    assert found is not None
-    assert found.change == 0.5
+    verdict = judge(SPEEDUP, entry(values={"speedup": 1.0}), entry(values={"speedup": 1.5}))
+    assert verdict is not None
+    assert verdict.change == 0.5
     assert judge(LATENCY, entry(values={"abs_latency_ms": 2.0}), entry()) is None
 
 
 def test_dropping_models_from_one_side_changes_nothing() -> None:
     models = [entry(f"model {n}", {"speedup": 1 + n / 37, "abs_latency_ms": 1 + n / 11}) for n in range(40)]
-    found = compare(side(*models), side(*models[:10]))
-    assert (len(found.pairs), len(found.only_base), len(found.only_new)) == (10, 30, 0)
-    assert [metric_sum.change for metric_sum in found.sums] == [0, 0]
-    assert {delta.word for pair in found.pairs for delta in pair.deltas.values()} == {"same"}
+    comparison = compare(side(*models), side(*models[:10]))
+    assert (len(comparison.pairs), len(comparison.only_base), len(comparison.only_new)) == (10, 30, 0)
+    assert [metric_sum.change for metric_sum in comparison.sums] == [0, 0]
+    assert {delta.word for pair in comparison.pairs for delta in pair.deltas.values()} == {"same"}
 
 
 def test_a_model_that_failed_is_excluded_with_the_reason() -> None:
@@ -166,53 +166,58 @@ def test_a_model_that_failed_is_excluded_with_the_reason() -> None:
 def test_another_machine_is_refused_until_it_is_wanted() -> None:
     base = side(entry(values={"speedup": 2}), environment={"hardware": ("NVIDIA H200",)})
     new = side(entry(values={"speedup": 3}, hardware="NVIDIA A100"), environment={"hardware": ("NVIDIA A100",)})
-    found = compare(base, new)
-    assert found.excluded[0].reason == "hardware NVIDIA H200 on base, NVIDIA A100 in new"
-    assert found.refused == ("Hardware: NVIDIA H200 on base, NVIDIA A100 in new",)
-    assert found.pairs == ()
-    wanted = compare(base, new, anyway=True)
-    assert (len(wanted.pairs), wanted.refused) == (1, ())
-    assert wanted.warnings[0].startswith("compared anyway: Hardware")
-    assert wanted.pairs[0].warning == "not the same hardware on both sides"
+    comparison = compare(base, new)
+    assert comparison.excluded[0].reason == "hardware NVIDIA H200 on base, NVIDIA A100 in new"
+    assert comparison.refused == ("Hardware: NVIDIA H200 on base, NVIDIA A100 in new",)
+    assert comparison.pairs == ()
+    anyway_compared = compare(base, new, anyway=True)
+    assert (len(anyway_compared.pairs), anyway_compared.refused) == (1, ())
+    assert anyway_compared.warnings[0].startswith("compared anyway: Hardware")
+    assert anyway_compared.pairs[0].warning == "not the same hardware on both sides"
 
 
 def test_an_unknown_machine_is_paired_and_said() -> None:
-    found = compare(side(entry(values={"speedup": 2}, hardware=None)), side(entry(values={"speedup": 2})))
-    assert found.pairs[0].warning == "not the same hardware on both sides"
+    comparison = compare(side(entry(values={"speedup": 2}, hardware=None)), side(entry(values={"speedup": 2})))
+    assert comparison.pairs[0].warning == "not the same hardware on both sides"
 
 
 def test_another_batch_size_is_another_number() -> None:
-    found = compare(side(entry(values={"speedup": 2})), side(entry(values={"speedup": 2}, batch_size=16)), anyway=True)
-    assert found.excluded[0].reason == "batch size 8 on base, 16 in new"
+    comparison = compare(
+        side(entry(values={"speedup": 2})), side(entry(values={"speedup": 2}, batch_size=16)), anyway=True
+    )
+    assert comparison.excluded[0].reason == "batch size 8 on base, 16 in new"
 
 
 def test_a_wrong_answer_counts_in_no_geomean() -> None:
     base = [entry(model, {"speedup": 2.0}, accuracy="pass") for model in "ab"]
-    found = compare(side(*base), side(base[0], entry("b", {"speedup": 9.0}, accuracy="fail_accuracy")))
-    assert [pair.accuracy for pair in found.pairs] == ["", "broke"]
-    speed = found.sum_of("speedup")
+    comparison = compare(side(*base), side(base[0], entry("b", {"speedup": 9.0}, accuracy="fail_accuracy")))
+    assert [pair.accuracy for pair in comparison.pairs] == ["", "broke"]
+    speed = comparison.sum_of("speedup")
     assert speed is not None
     assert (speed.count, speed.change) == (1, 0)
 
 
 def test_a_mean_is_not_worse_because_of_a_wrong_answer_that_is_in_no_mean() -> None:
-    def one(model: str, speedup: float, width: float, accuracy: str = "pass") -> ModelResult:
+    def model_entry(model: str, speedup: float, width: float, accuracy: str = "pass") -> ModelResult:
         values, interval = {"speedup": speedup}, (speedup - width, speedup + width)
         return entry(model, values, interval=interval, accuracy=accuracy)
 
-    base = side(one("right", 2.0, 0.4), one("wrong", 2.0, 0.01))
-    found = compare(base, side(one("right", 1.8, 0.4), one("wrong", 1.0, 0.01, "fail_accuracy")))
-    assert {pair.model: pair.deltas["speedup"].word for pair in found.pairs} == {"right": "noise", "wrong": "wrong"}
-    speed = found.sum_of("speedup")
+    base = side(model_entry("right", 2.0, 0.4), model_entry("wrong", 2.0, 0.01))
+    comparison = compare(base, side(model_entry("right", 1.8, 0.4), model_entry("wrong", 1.0, 0.01, "fail_accuracy")))
+    assert {pair.model: pair.deltas["speedup"].word for pair in comparison.pairs} == {
+        "right": "noise",
+        "wrong": "wrong",
+    }
+    speed = comparison.sum_of("speedup")
     assert speed is not None and speed.overall is not None
     assert (speed.overall.word, speed.count, speed.verdicts) == ("noise", 1, {"noise": 1})
 
 
 def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
     old, new = ({"torch": (version,), "host": (version,), "timing": ("repeat 30",)} for version in ("2.11", "2.12"))
-    found = compare(side(environment=old), side(environment=new))
-    assert found.warnings == ("torch: 2.11 on base, 2.12 in new",)
-    assert {difference.name: difference.weight for difference in found.environment} == {
+    comparison = compare(side(environment=old), side(environment=new))
+    assert comparison.warnings == ("torch: 2.11 on base, 2.12 in new",)
+    assert {difference.name: difference.weight for difference in comparison.environment} == {
         "torch": "warns",
         "Timing policy": "same",
         "Host": "differs",
@@ -226,8 +231,8 @@ def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
 
 def test_settings_that_differ_come_first() -> None:
     base = side(config={("dynamo", "a"): ("1", "0"), ("dynamo", "b"): ("2", "0")})
-    found = compare(base, side(config={("dynamo", "b"): ("2", "0"), ("inductor", "c"): ("3", "0")})).settings
-    assert [(changed_setting.name, changed_setting.base, changed_setting.new) for changed_setting in found] == [
+    settings = compare(base, side(config={("dynamo", "b"): ("2", "0"), ("inductor", "c"): ("3", "0")})).settings
+    assert [(changed_setting.name, changed_setting.base, changed_setting.new) for changed_setting in settings] == [
         ("a", "1", None),
         ("c", None, "3"),
         ("b", "2", "2"),
@@ -235,23 +240,23 @@ def test_settings_that_differ_come_first() -> None:
 
 
 def test_distinct_breaks_are_new_resolved_unchanged_or_more_often() -> None:
-    one, other, gone = (entry(fingerprint, {"speedup": 1}) for fingerprint in ("one", "other", "gone"))
-    base = [broke("was", 1, one), broke("same", 2, one), broke("more", 1, other), broke("less", 3, other)]
-    new = [broke("same", 2, one), broke("more", 4, other), broke("less", 1, other), broke("now", 1, one)]
-    base.append(broke("of a model that new has not", 1, gone))
-    found = compare(side(one, other, gone, breaks=base), side(one, other, breaks=new)).breaks
-    words = {change.what.fingerprint: change.word for change in found.changes}
+    first, other, removed = (entry(fingerprint, {"speedup": 1}) for fingerprint in ("one", "other", "gone"))
+    base = [broke("was", 1, first), broke("same", 2, first), broke("more", 1, other), broke("less", 3, other)]
+    new = [broke("same", 2, first), broke("more", 4, other), broke("less", 1, other), broke("now", 1, first)]
+    base.append(broke("of a model that new has not", 1, removed))
+    breaks = compare(side(first, other, removed, breaks=base), side(first, other, breaks=new)).breaks
+    words = {change.what.fingerprint: change.word for change in breaks.changes}
     assert words == {"now": "new", "more": "worse", "was": "resolved", "less": "less", "same": "unchanged"}
-    assert found.left_out == 1
-    assert found.changes[0].model == "one"
+    assert breaks.left_out == 1
+    assert breaks.changes[0].model == "one"
 
 
 def test_the_same_break_of_another_model_is_new_there() -> None:
-    one, other = (entry(fingerprint, {"speedup": 1}) for fingerprint in ("one", "other"))
-    base, new = [broke("x", 1, one)], [broke("x", 1, one), broke("x", 1, other)]
-    found = compare(side(one, other, breaks=base), side(one, other, breaks=new)).breaks
-    assert [(change.word, change.model) for change in found.changes] == [("new", "other"), ("unchanged", "one")]
-    per_run = compare(side(breaks=[broke("x")]), side(one, other, breaks=new)).breaks
+    first, other = (entry(fingerprint, {"speedup": 1}) for fingerprint in ("one", "other"))
+    base, new = [broke("x", 1, first)], [broke("x", 1, first), broke("x", 1, other)]
+    breaks = compare(side(first, other, breaks=base), side(first, other, breaks=new)).breaks
+    assert [(change.word, change.model) for change in breaks.changes] == [("new", "other"), ("unchanged", "one")]
+    per_run = compare(side(breaks=[broke("x")]), side(first, other, breaks=new)).breaks
     assert [(change.word, change.model, change.new_count) for change in per_run.changes] == [("worse", None, 2)]
 
 
@@ -261,15 +266,15 @@ def test_breaks_of_an_experiment_that_only_one_side_made_are_left_out() -> None:
     )
     base = side(entry(values={"speedup": 1}, experiments=("performance",)), breaks=[timed])
     both = entry(values={"speedup": 1}, experiments=("performance", "accuracy"))
-    found = compare(base, side(both, breaks=[timed, judged])).breaks
-    assert [(change.word, change.base_count, change.new_count) for change in found.changes] == [("unchanged", 2, 2)]
-    assert found.left_out == 1
+    breaks = compare(base, side(both, breaks=[timed, judged])).breaks
+    assert [(change.word, change.base_count, change.new_count) for change in breaks.changes] == [("unchanged", 2, 2)]
+    assert breaks.left_out == 1
 
 
 def test_breaks_that_nothing_recorded_are_not_resolved() -> None:
-    found = compare(side(breaks=[broke("x")]), side()).breaks
-    assert found.changes == ()
-    assert found.lacks == "torch was not recorded in new: there are only numbers"
+    breaks = compare(side(breaks=[broke("x")]), side()).breaks
+    assert breaks.changes == ()
+    assert breaks.lacks == "torch was not recorded in new: there are only numbers"
 
 
 VALUES = st.dictionaries(
@@ -285,17 +290,17 @@ ENTRIES = st.lists(
 def test_order_does_not_matter_and_nothing_is_invented(
     base: list[ModelResult], new: list[ModelResult], chance: Any
 ) -> None:
-    found = pair_entries(base, new)
-    assert len(found.pairs) + len(found.excluded) + len(found.only_base) == len(base)
-    assert len(found.pairs) + len(found.excluded) + len(found.only_new) == len(new)
-    for pair in found.pairs:
+    paired = pair_entries(base, new)
+    assert len(paired.pairs) + len(paired.excluded) + len(paired.only_base) == len(base)
+    assert len(paired.pairs) + len(paired.excluded) + len(paired.only_new) == len(new)
+    for pair in paired.pairs:
         assert set(pair.deltas) == set(pair.base.values) & set(pair.new.values)
         assert all(
             (delta.base, delta.new) == (pair.base.values[k], pair.new.values[k]) for k, delta in pair.deltas.items()
         )
     chance.shuffle(base)
     chance.shuffle(new)
-    assert pair_entries(base, new) == found
+    assert pair_entries(base, new) == paired
 
 
 @given(ENTRIES, st.sampled_from([0.25, 2.0, 1024.0]))
@@ -308,7 +313,7 @@ def test_scale_does_not_matter(base: list[ModelResult], factor: float) -> None:
     plain = [
         {k: (delta.word, delta.change) for k, delta in pair.deltas.items()} for pair in pair_entries(base, new).pairs
     ]
-    found = pair_entries(small, large).pairs
-    assert [{k: (delta.word, delta.change) for k, delta in pair.deltas.items()} for pair in found] == plain
-    for one, other in zip(sum_metrics(pair_entries(base, new).pairs), sum_metrics(found)):
-        assert one.change == pytest.approx(other.change)
+    pairs = pair_entries(small, large).pairs
+    assert [{k: (delta.word, delta.change) for k, delta in pair.deltas.items()} for pair in pairs] == plain
+    for first, other in zip(sum_metrics(pair_entries(base, new).pairs), sum_metrics(pairs)):
+        assert first.change == pytest.approx(other.change)

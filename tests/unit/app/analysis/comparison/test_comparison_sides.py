@@ -27,7 +27,7 @@ def test_sides_are_runs_commits_branches_and_versions(store: sqlite3.Connection,
         for text in (oldest, f"commit:{commit[:8]}", "branch:main")
     }
     named["torch:2.11.0"] = find_side(reader, SqliteEngine(reader), "torch:2.11.0", "base")
-    assert {text: [run.run.id for run in found.runs] for text, found in named.items()} == {
+    assert {text: [run.run.id for run in named_side.runs] for text, named_side in named.items()} == {
         oldest: [oldest],
         f"commit:{commit[:8]}": [oldest],
         "branch:main": [newest],
@@ -54,7 +54,7 @@ def test_words_of_the_command_line_name_runs(store: sqlite3.Connection, reader: 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("01JB", "base: '01JB' fits several runs, give more of the id: 01JBENCH"),
         ("nothing", "base: there is no run 'nothing' in this database; expected the beginning of a run's id"),
@@ -66,12 +66,12 @@ def test_words_of_the_command_line_name_runs(store: sqlite3.Connection, reader: 
     ],
 )
 def test_a_side_that_is_not_there_is_said(
-    store: sqlite3.Connection, reader: sqlite3.Connection, text: str, said: str
+    store: sqlite3.Connection, reader: sqlite3.Connection, text: str, message: str
 ) -> None:
     bench_suite(store)
     with pytest.raises(FilterError) as error:
         find_side(reader, SqliteEngine(reader), text, "base")
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(message)
 
 
 def test_the_default_is_the_newest_benchmark_and_the_one_before(
@@ -118,12 +118,12 @@ def test_a_side_has_its_surroundings(store: sqlite3.Connection, reader: sqlite3.
 
 def test_breaks_are_those_of_the_models_tasks(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
     bench_suite(store, RUNS[:2])
-    found = read_comparison(reader, SqliteEngine(reader), RUNS[0], RUNS[1])
-    assert [(change.model, change.word, change.new_count) for change in found.breaks.changes] == [
+    comparison = read_comparison(reader, SqliteEngine(reader), RUNS[0], RUNS[1])
+    assert [(change.model, change.word, change.new_count) for change in comparison.breaks.changes] == [
         ("Breaky", "unchanged", 2)
     ]
-    assert [(change.model, change.word) for change in found.causes.changes] == [("Breaky", "unchanged")]
-    assert {exclusion.reason for exclusion in found.excluded if exclusion.model == "Hungry"} == {
+    assert [(change.model, change.word) for change in comparison.causes.changes] == [("Breaky", "unchanged")]
+    assert {exclusion.reason for exclusion in comparison.excluded if exclusion.model == "Hungry"} == {
         "failed (out of memory) on base, failed (out of memory) in new"
     }
 
@@ -132,10 +132,10 @@ def test_a_stored_baseline_is_a_side(store: sqlite3.Connection, reader: sqlite3.
     bench_suite(store, RUNS[:2])
     database = reader.execute("pragma database_list").fetchone()[2]
     assert main(["baseline", "save", "good", "--run", RUNS[0], "--db", database]) == 0
-    found = read_comparison(reader, SqliteEngine(reader), "baseline:good", RUNS[0])
-    assert {delta.word for pair in found.pairs for delta in pair.deltas.values()} == {"same"}
-    assert {metric_sum.change for metric_sum in found.sums} == {0}
-    assert [(change.model, change.word) for change in found.breaks.changes] == [("Breaky", "unchanged")]
+    comparison = read_comparison(reader, SqliteEngine(reader), "baseline:good", RUNS[0])
+    assert {delta.word for pair in comparison.pairs for delta in pair.deltas.values()} == {"same"}
+    assert {metric_sum.change for metric_sum in comparison.sums} == {0}
+    assert [(change.model, change.word) for change in comparison.breaks.changes] == [("Breaky", "unchanged")]
     newer = read_comparison(reader, SqliteEngine(reader), "baseline:good", RUNS[1])
     speed = next(pair.deltas["speedup"] for pair in newer.pairs if pair.model == "MobileNetV3")
     assert (speed.word, speed.method) == ("eager", "intervals"), (
@@ -160,10 +160,10 @@ def test_a_stored_baseline_keeps_the_samples(store: sqlite3.Connection, reader: 
 
 def test_runs_without_a_benchmark_are_compared(recorded_reader: sqlite3.Connection) -> None:
     runs = [row[0] for row in recorded_reader.execute("select run_id from run_totals order by compile_count desc")]
-    found = read_comparison(recorded_reader, SqliteEngine(recorded_reader), runs[1], runs[0])
-    assert found.pairs == ()
-    assert {total.metric.name for total in found.totals} >= {"compile_s", "graph_break_count", "recompile_count"}
-    assert len(found.functions) > 0
+    comparison = read_comparison(recorded_reader, SqliteEngine(recorded_reader), runs[1], runs[0])
+    assert comparison.pairs == ()
+    assert {total.metric.name for total in comparison.totals} >= {"compile_s", "graph_break_count", "recompile_count"}
+    assert len(comparison.functions) > 0
     same = read_comparison(recorded_reader, SqliteEngine(recorded_reader), runs[0], runs[0])
     assert {change.word for change in same.breaks.changes} <= {"unchanged"}
     assert {total.word for total in same.totals} == {"same"}
@@ -175,12 +175,12 @@ def test_one_suite_of_a_run_of_two_takes_nothing_of_the_other(
     for run_id in ("A", "B"):
         add_results(store, run_id, MLP, measure(suite="other", model="theirs", task="theirs"))
         Ingestor(store).ingest(run_id, list_break(f"{run_id}/theirs", START_US), now_us=START_US)
-    whole, one = (
+    whole, of_suite = (
         read_comparison(reader, SqliteEngine(reader), "A", "B"),
         read_comparison(reader, SqliteEngine(reader), "A", "B", suite="builtin"),
     )
-    assert (len(whole.pairs), len(one.pairs), one.totals, one.functions) == (2, 1, (), ())
-    assert (len(whole.breaks.changes), len(one.breaks.changes)) == (1, 0)
+    assert (len(whole.pairs), len(of_suite.pairs), of_suite.totals, of_suite.functions) == (2, 1, (), ())
+    assert (len(whole.breaks.changes), len(of_suite.breaks.changes)) == (1, 0)
     with pytest.raises(FilterError, match="neither A nor B has a result of suite 'odd'"):
         read_comparison(reader, SqliteEngine(reader), "A", "B", suite="odd")
 
@@ -191,9 +191,9 @@ def test_programs_that_one_side_never_ran_are_left_out(store: sqlite3.Connection
         store.execute("update runs set git_commit = ? where id = ?", (commit, run_id))
     add_run(store, "DEMO", name="demo", git_commit="bbbb")
     Ingestor(store).ingest("DEMO", list_break("DEMO/p", START_US), now_us=START_US)
-    found = read_comparison(reader, SqliteEngine(reader), "commit:aaaa", "commit:bbbb")
-    assert ([run.id for run in found.new.runs], found.breaks.changes) == (["B"], ())
-    assert "only commit:bbbb ran demo, which is left out" in found.warnings
+    comparison = read_comparison(reader, SqliteEngine(reader), "commit:aaaa", "commit:bbbb")
+    assert ([run.id for run in comparison.new.runs], comparison.breaks.changes) == (["B"], ())
+    assert "only commit:bbbb ran demo, which is left out" in comparison.warnings
     assert [run.id for run in read_comparison(reader, SqliteEngine(reader), "A", "DEMO").new.runs] == ["DEMO"]
 
 

@@ -68,7 +68,7 @@ def bench(
 
 
 @dataclass(frozen=True)
-class Said:
+class Verdicts:
     """What each place says of base and new."""
 
     overview: str
@@ -82,21 +82,21 @@ class Said:
 
     def counts(self) -> set[tuple[int, int]]:
         """Return how many models each place calls worse and better, over all metrics."""
-        found = re.findall(r"(\d+) worse, (\d+) better", self.bench)
-        found += re.findall(r"Models that changed\D*(\d+) worse\D*?(\d+) better", self.page)
-        found += re.findall(r"Models that changed \| (\d+) worse \| (\d+) better", self.markdown)
-        found += re.findall(r"Models that changed\D*(\d+) worse\D*?(\d+) better", self.html)
-        assert len(found) == 4, found
+        matches = re.findall(r"(\d+) worse, (\d+) better", self.bench)
+        matches += re.findall(r"Models that changed\D*(\d+) worse\D*?(\d+) better", self.page)
+        matches += re.findall(r"Models that changed \| (\d+) worse \| (\d+) better", self.markdown)
+        matches += re.findall(r"Models that changed\D*(\d+) worse\D*?(\d+) better", self.html)
+        assert len(matches) == 4, matches
         ours = self.check["model_counts"]
         words = [{metric["verdict"] for metric in model["metrics"].values()} for model in self.api["models"]]
         of_api = sum("worse" in word for word in words), sum("better" in word and "worse" not in word for word in words)
-        return {*((int(a), int(b)) for a, b in found), (ours["worse"] + ours["both"], ours["better"]), of_api}
+        return {*((int(a), int(b)) for a, b in matches), (ours["worse"] + ours["both"], ours["better"]), of_api}
 
     def words(self, metric: str, rule: str) -> dict[str, str]:
         """Return the verdict of each model as the API has it, after looking that `check` says the same."""
         api = {model["model"]: model["metrics"][metric]["verdict"] for model in self.api["models"]}
-        (found,) = [other_rule for other_rule in self.check["rules"] if other_rule["name"] == rule]
-        check = {verdict["name"]: verdict["verdict"] for verdict in found["verdicts"]}
+        (rule_report,) = [other_rule for other_rule in self.check["rules"] if other_rule["name"] == rule]
+        check = {verdict["name"]: verdict["verdict"] for verdict in rule_report["verdicts"]}
         known = {
             "worse": "SLOWER",
             "better": "FASTER",
@@ -109,8 +109,8 @@ class Said:
         return api
 
     def total(self, metric: str) -> tuple[str, dict[str, int]]:
-        (found,) = [other_metric for other_metric in self.api["metrics"] if other_metric["metric"] == metric]
-        return found["verdict"], found["verdicts"]
+        (metric_total,) = [other_metric for other_metric in self.api["metrics"] if other_metric["metric"] == metric]
+        return metric_total["verdict"], metric_total["verdicts"]
 
     def headline(self, name: str) -> str:
         """Return what the overview says of the change of a number."""
@@ -121,12 +121,12 @@ class Said:
 
 @pytest.fixture
 def say(client: FlaskClient, store: sqlite3.Connection, database: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    def read(base: Results, new: Results) -> Said:
+    def read(base: Results, new: Results) -> Verdicts:
         add_results(store, "BASE", *base, started_us=START_US)
         add_results(store, "NEW", *new, started_us=START_US + DAY_US)
         code = main(["check", "--db", str(database), "--run", "NEW", "--baseline", "BASE", "--json", "-"])
         sides = "base=BASE&new=NEW"
-        return Said(
+        return Verdicts(
             overview=unescape(client.get("/").text),
             api=client.get(f"/api/v1/compare?{sides}").json["data"],
             page=unescape(client.get(f"/compare?{sides}").text),
@@ -141,53 +141,53 @@ def say(client: FlaskClient, store: sqlite3.Connection, database: Path, capsys: 
 
 
 def test_what_is_worse_is_worse_everywhere(say: Any) -> None:
-    said = say(bench(1), bench(2, {"Bert4": 2.4, "GPT2x4": 2.1}))
-    assert said.counts() == {(2, 0)}
-    words = said.words("compilation_latency_s", "compile-time")
+    answers = say(bench(1), bench(2, {"Bert4": 2.4, "GPT2x4": 2.1}))
+    assert answers.counts() == {(2, 0)}
+    words = answers.words("compilation_latency_s", "compile-time")
     assert words == {"Bert4": "worse", "GPT2x4": "worse", "Mlp": "noise", "Resnet18": "noise"}
-    assert said.total("compilation_latency_s") == ("worse", {"worse": 2, "noise": 2})
-    assert "worse (2 of 4 models)</span> over 4 models" in said.headline("compilation_latency_s")
-    assert 'class="headline__worse"' in said.headline("compilation_latency_s")
-    assert said.check_code == 1 and said.check["headline"].startswith("FAIL: 2 verdicts")
-    assert said.bench.count("compile time worse (3 samples a side, ±") == 2
-    assert said.markdown.count("| worse |") == 2 and said.markdown.count("| 3 samples a side, ±") == 2
+    assert answers.total("compilation_latency_s") == ("worse", {"worse": 2, "noise": 2})
+    assert "worse (2 of 4 models)</span> over 4 models" in answers.headline("compilation_latency_s")
+    assert 'class="headline__worse"' in answers.headline("compilation_latency_s")
+    assert answers.check_code == 1 and answers.check["headline"].startswith("FAIL: 2 verdicts")
+    assert answers.bench.count("compile time worse (3 samples a side, ±") == 2
+    assert answers.markdown.count("| worse |") == 2 and answers.markdown.count("| 3 samples a side, ±") == 2
 
 
 def test_what_was_measured_once_is_judged_nowhere(say: Any) -> None:
     slower = dict.fromkeys(MODELS, 1.668)
-    said = say(bench(1, samples=1), bench(1, slower, samples=1))
-    assert said.counts() == {(0, 0)}
-    assert set(said.words("compilation_latency_s", "compile-time").values()) == {"single"}
-    assert said.total("compilation_latency_s") == ("single", {"single": 4})
-    assert "+66.8 %, one sample each: not judged</span>" in said.headline("compilation_latency_s")
-    assert "headline__worse" not in said.overview and "headline__better" not in said.overview
-    assert (said.check_code, said.check["headline"].partition(":")[0]) == (0, "PASS")
-    assert "result--bad" not in said.page and "result--bad" not in said.html
-    (rule,) = [rule for rule in said.check["rules"] if rule["name"] == "compile-time"]
+    answers = say(bench(1, samples=1), bench(1, slower, samples=1))
+    assert answers.counts() == {(0, 0)}
+    assert set(answers.words("compilation_latency_s", "compile-time").values()) == {"single"}
+    assert answers.total("compilation_latency_s") == ("single", {"single": 4})
+    assert "+66.8 %, one sample each: not judged</span>" in answers.headline("compilation_latency_s")
+    assert "headline__worse" not in answers.overview and "headline__better" not in answers.overview
+    assert (answers.check_code, answers.check["headline"].partition(":")[0]) == (0, "PASS")
+    assert "result--bad" not in answers.page and "result--bad" not in answers.html
+    (rule,) = [rule for rule in answers.check["rules"] if rule["name"] == "compile-time"]
     assert all("one sample each: not judged" in verdict["detail"] for verdict in rule["verdicts"])
-    assert {model["metrics"]["compilation_latency_s"]["basis"] for model in said.api["models"]} == {
+    assert {model["metrics"]["compilation_latency_s"]["basis"] for model in answers.api["models"]} == {
         "one sample each: not judged"
     }
 
 
 def test_a_change_that_is_too_small_is_shown_with_the_limit_of_its_metric(say: Any) -> None:
-    said = say(bench(1), bench(1, dict.fromkeys(MODELS, 1.08)))
-    assert said.total("compilation_latency_s")[0] == "negligible"
-    for text in (said.page, said.html, said.markdown):
+    answers = say(bench(1), bench(1, dict.fromkeys(MODELS, 1.08)))
+    assert answers.total("compilation_latency_s")[0] == "negligible"
+    for text in (answers.page, answers.html, answers.markdown):
         (label,) = re.findall(r"geometric mean of 4 models: (within \d+ %)", text)
         assert label == "within 10 %"
 
 
 def test_what_moved_with_eager_mode_is_red_nowhere(say: Any) -> None:
-    said = say(bench(1), bench(2, eager=0.7))
-    assert said.counts() == {(0, 0)}
-    assert set(said.words("speedup", "speedup").values()) == {"eager"}
-    assert said.total("speedup") == ("eager", {"eager": 4})
-    assert "eager mode moved</span>" in said.headline("geomean_speedup")
-    assert said.check_code == 0
-    assert said.bench.count("eager mode moved (30 samples a side, ±") == 4
-    assert all(model["warning"].startswith("the speedup moved with eager mode") for model in said.api["models"])
-    assert all("eager mode got faster (−" in model["metrics"]["speedup"]["detail"] for model in said.api["models"])
+    answers = say(bench(1), bench(2, eager=0.7))
+    assert answers.counts() == {(0, 0)}
+    assert set(answers.words("speedup", "speedup").values()) == {"eager"}
+    assert answers.total("speedup") == ("eager", {"eager": 4})
+    assert "eager mode moved</span>" in answers.headline("geomean_speedup")
+    assert answers.check_code == 0
+    assert answers.bench.count("eager mode moved (30 samples a side, ±") == 4
+    assert all(model["warning"].startswith("the speedup moved with eager mode") for model in answers.api["models"])
+    assert all("eager mode got faster (−" in model["metrics"]["speedup"]["detail"] for model in answers.api["models"])
 
 
 def check_answer(model: str, accuracy: str) -> BenchMeasured:
@@ -199,35 +199,37 @@ def check_answer(model: str, accuracy: str) -> BenchMeasured:
 @pytest.mark.parametrize("answers", [("fail_accuracy", "fail_accuracy"), ("fail_accuracy", "pass")])
 def test_a_wrong_answer_is_faster_or_slower_nowhere(say: Any, answers: tuple[str, str]) -> None:
     base, new = ([*bench(1), check_answer("Mlp", answers[0])], bench(2, {"Mlp": 2.0}, compiled={"Mlp": 0.7}))
-    said = say(base, [*new, check_answer("Mlp", answers[1])])
+    answers_of_all = say(base, [*new, check_answer("Mlp", answers[1])])
     for metric, rule in (("speedup", "speedup"), ("compilation_latency_s", "compile-time")):
-        assert said.words(metric, rule)["Mlp"] == "wrong"
-        assert "Mlp" not in {model for model, word in said.words(metric, rule).items() if word in ("worse", "better")}
-        assert said.total(metric)[0] not in ("worse", "better")
+        assert answers_of_all.words(metric, rule)["Mlp"] == "wrong"
+        assert "Mlp" not in {
+            model for model, word in answers_of_all.words(metric, rule).items() if word in ("worse", "better")
+        }
+        assert answers_of_all.total(metric)[0] not in ("worse", "better")
     fixed = int(answers[1] == "pass")
-    for text in (said.bench, said.page, said.markdown, said.html):
+    for text in (answers_of_all.bench, answers_of_all.page, answers_of_all.markdown, answers_of_all.html):
         assert re.search(rf"\b0 worse\D*{fixed} better", text)
-    assert said.check["model_counts"] == {"worse": 0, "better": fixed, "both": 0, "neither": 4 - fixed}
-    assert "wrong answer (30 samples a side" in said.bench
-    (wrong,) = [model for model in said.api["models"] if model["model"] == "Mlp"]
+    assert answers_of_all.check["model_counts"] == {"worse": 0, "better": fixed, "both": 0, "neither": 4 - fixed}
+    assert "wrong answer (30 samples a side" in answers_of_all.bench
+    (wrong,) = [model for model in answers_of_all.api["models"] if model["model"] == "Mlp"]
     assert wrong["metrics"]["graph_breaks"]["verdict"] == "same"  # what is counted is judged
     assert wrong["metrics"]["speedup"]["detail"].startswith("the answer is wrong on base")
 
 
 def test_noise_of_two_runs_of_one_program_is_nothing_anywhere(say: Any) -> None:
-    said = say(bench(1), bench(2))
-    assert said.counts() == {(0, 0)}
-    assert said.check_code == 0
-    assert set(said.words("speedup", "speedup").values()) <= {"noise", "negligible"}
-    assert "headline__worse" not in said.overview and "headline__better" not in said.overview
+    answers = say(bench(1), bench(2))
+    assert answers.counts() == {(0, 0)}
+    assert answers.check_code == 0
+    assert set(answers.words("speedup", "speedup").values()) <= {"noise", "negligible"}
+    assert "headline__worse" not in answers.overview and "headline__better" not in answers.overview
 
 
 def test_a_slower_model_is_worse_in_speedup_and_latency_everywhere(say: Any) -> None:
-    said = say(bench(1), bench(2, compiled={"Mlp": 1.3}))
-    assert said.counts() == {(1, 0)}
-    assert said.words("speedup", "speedup")["Mlp"] == "worse"
-    assert said.total("abs_latency_ms")[1]["worse"] == 1
-    (rule,) = [rule for rule in said.check["rules"] if rule["name"] == "speedup"]
+    answers = say(bench(1), bench(2, compiled={"Mlp": 1.3}))
+    assert answers.counts() == {(1, 0)}
+    assert answers.words("speedup", "speedup")["Mlp"] == "worse"
+    assert answers.total("abs_latency_ms")[1]["worse"] == 1
+    (rule,) = [rule for rule in answers.check["rules"] if rule["name"] == "speedup"]
     (slower,) = [verdict for verdict in rule["verdicts"] if verdict["fails"]]
     assert (slower["name"], slower["verdict"]) == ("Mlp", "SLOWER")
     assert "30 samples a side, ±" in slower["detail"]
@@ -235,7 +237,7 @@ def test_a_slower_model_is_worse_in_speedup_and_latency_everywhere(say: Any) -> 
 
 def test_a_baseline_file_is_judged_alike(say: Any) -> None:
     base, new = bench(1), bench(2, compiled={"Mlp": 1.3})
-    said = say(base, new)
+    answers = say(base, new)
     speedups = {result.model: result.values["speedup"] for result in base}
     files = [
         measure(
@@ -247,21 +249,21 @@ def test_a_baseline_file_is_judged_alike(say: Any) -> None:
     ]
     (line,) = [line for line in summarize(files).splitlines() if "than the baseline" in line]
     assert line.startswith("worse than the baseline") and "Mlp (" in line
-    assert said.words("speedup", "speedup")["Mlp"] == "worse"
+    assert answers.words("speedup", "speedup")["Mlp"] == "worse"
 
 
 def test_rules_that_are_upstreams_say_whose_verdict_it_is(say: Any) -> None:
     base, new = bench(1), bench(2)
     new[0].values["graph_breaks"] = 2.0
-    said = say(base, new)
-    (rule,) = [rule for rule in said.check["rules"] if rule["name"] == "graph-breaks"]
+    answers = say(base, new)
+    (rule,) = [rule for rule in answers.check["rules"] if rule["name"] == "graph-breaks"]
     details = [verdict["detail"] for verdict in rule["verdicts"] if verdict["fails"]]
     assert details and all(detail.endswith("; as check_graph_breaks.py decides") for detail in details)
 
 
 def test_latest_and_previous_name_the_same_runs_on_the_page_the_api_and_in_check(say: Any, client: FlaskClient) -> None:
     say(bench(1), bench(2))
-    found = client.get("/api/v1/compare?base=previous&new=latest").json
-    assert found is not None and [found["data"][name]["asked"] for name in ("base", "new")] == ["BASE", "NEW"]
+    json = client.get("/api/v1/compare?base=previous&new=latest").json
+    assert json is not None and [json["data"][name]["asked"] for name in ("base", "new")] == ["BASE", "NEW"]
     assert client.get("/compare?base=previous&new=latest").status_code == 200
     assert client.get("/compare?base=latest&new=previous").status_code == 400

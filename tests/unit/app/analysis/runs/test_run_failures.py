@@ -42,7 +42,10 @@ ENDED: dict[str, Any] = {"phase": "program", "error_type": "ValueError", "messag
 @pytest.fixture(autouse=True)
 def run(store: sqlite3.Connection) -> None:
     record_run(store)
-    told = [RuntimeFailed(PROCESS, 900 + n, START_US + n, position=n, **one) for n, one in enumerate((RAISED, ENDED))]
+    told = [
+        RuntimeFailed(PROCESS, 900 + n, START_US + n, position=n, **failure)
+        for n, failure in enumerate((RAISED, ENDED))
+    ]
     Ingestor(store).ingest(RUN, told)
 
 
@@ -63,12 +66,12 @@ def test_a_run_in_which_compiled_code_raised_is_not_plain_green(reader: sqlite3.
 def test_what_to_do_names_what_was_raised(reader: sqlite3.Connection) -> None:
     detail = run_detail.get_run(reader, RUN)
     assert detail is not None
-    found = {fix.title: fix for fix in build_summary(reader, detail.run).fixes if fix.kind == "failure"}
-    assert list(found) == [
+    fixes = {fix.title: fix for fix in build_summary(reader, detail.run).fixes if fix.kind == "failure"}
+    assert list(fixes) == [
         *("Compile failed: BackendCompilerFailed", "The program ended: ValueError"),
         "Raised in backward: RuntimeError",
     ]
-    raised = found["Raised in backward: RuntimeError"]
+    raised = fixes["Raised in backward: RuntimeError"]
     assert (raised.number, raised.function, raised.line) == ("1\u202f200 times", "train", 40)
 
 

@@ -118,9 +118,11 @@ def test_log_without_durations_has_the_time_that_it_has(
 
 def test_summary_of_the_terminal_names_unfinished_compiles(store: sqlite3.Connection, database: Path) -> None:
     _record_killed_run(store)
-    found = summarize(str(database), RUN)
-    assert found is not None and "Compiles that never finished" in found.text() and "f: compile 0/0" in found.text()
-    assert "2.50 s from its start to the end of the run" in found.text()
+    summary = summarize(str(database), RUN)
+    assert (
+        summary is not None and "Compiles that never finished" in summary.text() and "f: compile 0/0" in summary.text()
+    )
+    assert "2.50 s from its start to the end of the run" in summary.text()
     store.execute("update runs set state = 'running'")
-    found = summarize(str(database), RUN)
-    assert found is not None and found.unfinished == []
+    summary = summarize(str(database), RUN)
+    assert summary is not None and summary.unfinished == []

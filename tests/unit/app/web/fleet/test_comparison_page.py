@@ -82,7 +82,7 @@ def test_the_page_says_what_changed_and_by_what(client: FlaskClient, suite: str)
     assert [word for word in words if word not in page] == []
     assert page.count("<script>") == 0
     seen = _Seen(client.get(suite).text)
-    assert [name for _tag, found in seen.tags for name in found if name.startswith("on")] == []
+    assert [name for _tag, attributes in seen.tags for name in attributes if name.startswith("on")] == []
     assert str(escape(HOSTILE)) in page
 
 
@@ -170,11 +170,11 @@ def test_the_command_writes_what_the_page_saves(
 
 @pytest.mark.usefixtures("suite")
 def test_the_chart_is_small_and_one_that_plotly_takes(reader: sqlite3.Connection) -> None:
-    found = read_comparison(reader, SqliteEngine(reader), RUNS[2], NEW)
-    chart = chart_changes(BY_NAME["speedup"], found.pairs, lambda pair: f"/models/{pair.model}")
+    comparison = read_comparison(reader, SqliteEngine(reader), RUNS[2], NEW)
+    chart = chart_changes(BY_NAME["speedup"], comparison.pairs, lambda pair: f"/models/{pair.model}")
     assert chart is not None
     go.Figure(chart.figure)
     assert len(orjson.dumps(chart.figure)) < MAX_CHART_BYTES
     assert [row[0] for row in chart.rows][-1] == "Bert4"
     assert chart.rows[-1][3:] == ["−20.0 %", "0.7764–0.8244", "worse", "95 % intervals"]
-    assert chart_changes(BY_NAME["cudagraph_skips"], found.pairs, lambda _pair: "") is None
+    assert chart_changes(BY_NAME["cudagraph_skips"], comparison.pairs, lambda _pair: "") is None

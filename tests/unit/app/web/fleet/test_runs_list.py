@@ -162,8 +162,8 @@ def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence:
 
 
 def test_dates_may_be_moments_with_a_zone() -> None:
-    wanted = read_run_filter({"since": "2026-11-21T01:00:00+01:00"})
-    assert wanted.since_us == read_run_filter({"since": "2026-11-21"}).since_us
+    run_filter = read_run_filter({"since": "2026-11-21T01:00:00+01:00"})
+    assert run_filter.since_us == read_run_filter({"since": "2026-11-21"}).since_us
     with pytest.raises(FilterError, match="is not a date"):
         read_run_filter({"since": "0001-01-01T00:00:00+14:00"})
 

@@ -21,7 +21,7 @@ def _run(reader: sqlite3.Connection, name: str = "zoo_recompiles") -> str:
     return str(reader.execute("select id from runs where name = ?", (name,)).fetchone()[0])
 
 
-def _one(reader: sqlite3.Connection, compile_id: str, name: str = "dynamo_output_graph") -> int:
+def _find_id(reader: sqlite3.Connection, compile_id: str, name: str = "dynamo_output_graph") -> int:
     sql = "select id from artifacts where run_id = ? and compile_id = ? and name = ? order by sequence"
     return int(reader.execute(sql, (_run(reader), compile_id, name)).fetchone()[0])
 
@@ -40,19 +40,19 @@ def _add(store: sqlite3.Connection, text: str | None = None, **values: object) -
 
 
 def test_page_has_text_lines_names_and_neighbours(explored_client: FlaskClient, explored_reader) -> None:
-    run_id, number = _run(explored_reader), _one(explored_reader, "0/1")
+    run_id, number = _run(explored_reader), _find_id(explored_reader, "0/1")
     page = explored_client.get(f"/runs/{run_id}/artifacts/{number}").text
     assert NAMES["dynamo_output_graph"][1] in page
     assert 'id="L2"' in page and 'href="#L2"' in page
     assert "sizes · l_x_" in page and "8 × 32" in page
-    older, newer = _one(explored_reader, "0/0"), _one(explored_reader, "0/2")
+    older, newer = _find_id(explored_reader, "0/0"), _find_id(explored_reader, "0/2")
     for a, b in ((older, number), (number, newer)):
         assert f"/runs/{run_id}/artifacts/diff?a={a}&amp;b={b}" in page
     assert 'rel="next"' in page
 
 
 def test_raw_text_is_plain_and_may_be_saved(explored_client: FlaskClient, explored_reader) -> None:
-    address = f"/runs/{_run(explored_reader)}/artifacts/{_one(explored_reader, '0/0')}/raw"
+    address = f"/runs/{_run(explored_reader)}/artifacts/{_find_id(explored_reader, '0/0')}/raw"
     shown, saved = explored_client.get(address), explored_client.get(f"{address}?download=1")
     assert shown.text.startswith("class GraphModule")
     assert shown.headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -90,7 +90,7 @@ def test_unknown_artifacts_are_404(explored_client: FlaskClient, explored_reader
 
 
 def test_an_artifact_is_shown_under_its_own_run_only(explored_client: FlaskClient, explored_reader) -> None:
-    other, number = _run(explored_reader, "zoo_graph_breaks"), _one(explored_reader, "0/0")
+    other, number = _run(explored_reader, "zoo_graph_breaks"), _find_id(explored_reader, "0/0")
     assert explored_client.get(f"/runs/{other}/artifacts/{number}").status_code == 404
     assert explored_client.get(f"/api/v1/runs/{other}/artifacts/{number}").status_code == 404
     mine = explored_reader.execute("select min(id) from artifacts where run_id = ? and state = 'kept'", (other,))
@@ -107,7 +107,7 @@ def test_a_very_long_text_shows_its_beginning(client: FlaskClient, store: sqlite
 
 
 def test_diff_says_what_changed_and_swaps(explored_client: FlaskClient, explored_reader) -> None:
-    run_id, a, b = _run(explored_reader), _one(explored_reader, "0/0"), _one(explored_reader, "0/1")
+    run_id, a, b = _run(explored_reader), _find_id(explored_reader, "0/0"), _find_id(explored_reader, "0/1")
     page = explored_client.get(f"/runs/{run_id}/artifacts/diff?a={a}&b={b}").text
     assert "4 lines changed" in page and "<del>" in page
     assert f"/artifacts/diff?a={b}&amp;b={a}" in page
@@ -120,7 +120,7 @@ def test_diff_says_what_changed_and_swaps(explored_client: FlaskClient, explored
     ("query", "status"), [("", 400), ("a=x", 400), ("a=999999", 404), ("a={a}&against=77777", 404)]
 )
 def test_a_bad_comparison_is_refused(explored_client: FlaskClient, explored_reader, query: str, status: int) -> None:
-    given = query.format(a=_one(explored_reader, "0/0"))
+    given = query.format(a=_find_id(explored_reader, "0/0"))
     for position in ("", "/api/v1"):
         if "against" not in query or not position:
             answer = explored_client.get(f"{position}/runs/{_run(explored_reader)}/artifacts/diff?{given}")
@@ -143,7 +143,7 @@ def test_changes_of_a_recompile_have_guards_graph_and_code(explored_client: Flas
 def test_long_texts_are_compared_on_their_own_page(explored_client: FlaskClient, explored_reader, monkeypatch) -> None:
     monkeypatch.setattr(changes, "TOGETHER_CHARS", 100)
     run_id = _run(explored_reader)
-    key = explored_reader.execute("select compile_key from artifacts where id = ?", (_one(explored_reader, "0/1"),))
+    key = explored_reader.execute("select compile_key from artifacts where id = ?", (_find_id(explored_reader, "0/1"),))
     page = explored_client.get(f"/runs/{run_id}/compiles/{key.fetchone()[0]}/changes").text
     assert "Too long to be compared here" in page and "Compare them on a page of their own" in page
 
@@ -176,7 +176,7 @@ def test_any_text_can_be_shown(text: str, name: str, encoding: str) -> None:
 
 
 def test_api_counts_what_the_page_counts(explored_client: FlaskClient, explored_reader) -> None:
-    run_id, a, b = _run(explored_reader), _one(explored_reader, "0/0"), _one(explored_reader, "0/1")
+    run_id, a, b = _run(explored_reader), _find_id(explored_reader, "0/0"), _find_id(explored_reader, "0/1")
     json = explored_client.get(f"/api/v1/runs/{run_id}/artifacts/diff?a={a}&b={b}&context=1&ignore=addresses").json
     changed = [row for row in json["data"]["rows"] if row["kind"] == "changed"]
     assert len(changed) == json["data"]["changed_count"] == 4
