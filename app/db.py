@@ -83,7 +83,7 @@ def init_app(app: Flask) -> None:
 
 
 def restore_deleted_run(run_id: str) -> None:
-    """Put a deleted run back and into the search index; answer 404 or 409 in words where that cannot be."""
+    """Restore a deleted run and its place in the search index; answer 404 or 409 in words where that cannot be."""
     try:
         with writing("run.restore", run_id) as connection:
             restored = restore_run(connection, run_id)

@@ -1,4 +1,4 @@
-"""Put into the search index what is not in it, in a child process; pages say how far it is."""
+"""Add to the search index what is not in it, in a child process; pages show how far it is."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def choose_backend() -> str:
-    """Take inductor where it can build code: on a GPU, or with a C++ compiler and Python's headers."""
+    """Return inductor where it can build code: on a GPU, or with a C++ compiler and Python's headers."""
     compiler = any(shutil.which(name) for name in ("g++", "clang++", "c++"))
     headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     return "inductor" if DEVICE == "cuda" or (compiler and headers) else "aot_eager"

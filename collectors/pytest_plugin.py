@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def compileboard(request: pytest.FixtureRequest) -> CompileBoard:
-    """See graph breaks and recompiles of torch.compile in a test, and say how many there may be."""
+    """Watch graph breaks and recompiles of torch.compile in a test, and assert how many there may be."""
     test = request.node
     return CompileBoard(
         test.nodeid,
@@ -51,7 +51,7 @@ def compileboard(request: pytest.FixtureRequest) -> CompileBoard:
 
 
 class CompileBoard:
-    """See what torch.compile does in one test."""
+    """The graph breaks and recompiles of one test."""
 
     def __init__(self, test: str, baseline: Path, root: Path, *, update: bool) -> None:
         self._test, self._baseline, self._root, self._update = test, baseline, root, update
@@ -63,7 +63,7 @@ class CompileBoard:
 
     @contextmanager
     def observe(self, *, reset: bool = True) -> Iterator[BlockRecord]:
-        """See what happens inside the block; the assertions are about all blocks of the test, open ones until now.
+        """Watch the block; the assertions are about all blocks of the test, open ones until now.
 
         With `reset`, dynamo first forgets what it compiled, so that a test does not depend on those before it. The
         test fails where torch cannot be imported.

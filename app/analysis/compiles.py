@@ -78,7 +78,7 @@ def describe_ending(compile_row: CompileRow, running: bool) -> Word:
 def build_entries(
     compiles: Sequence[CompileRow], steps: Sequence[CompileEvent], running: bool = False
 ) -> list[CompileEntry]:
-    """Put what happened in each compile beside it, by attempt."""
+    """Join each compile with what happened in it, by attempt."""
     by_compile: dict[int, list[CompileEvent]] = {}
     for step in steps:
         by_compile.setdefault(step.compile_key, []).append(step)
@@ -137,7 +137,7 @@ class ChainLink:
 
 
 def build_steps(compiles: Sequence[CompileRow], recompiles: Sequence[RecompileRow]) -> list[ChainLink]:
-    """Put each compile of a frame beside its recompile."""
+    """Join each compile of a frame with its recompile."""
     by_compile = {recompile.compile_key: recompile for recompile in recompiles}
     return [ChainLink(compile_row, by_compile.get(compile_row.id)) for compile_row in compiles]
 

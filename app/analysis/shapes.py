@@ -102,7 +102,7 @@ class ShapeCompileRow:
 
 
 def build_shapes(shape_compile: ShapeCompile) -> ShapeCompileRow:
-    """Put what torch said of a compile's symbols under each symbol."""
+    """Group what torch recorded of a compile's symbols by symbol."""
     made: dict[str, SymbolRecord | None] = {}
     sources: dict[str, str | None] = {}
     specialized: dict[str, list[SymbolRecord]] = {}

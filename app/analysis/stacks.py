@@ -229,7 +229,7 @@ def _sum_up(tree_node: StackTreeNode) -> None:
 
 
 def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> StackBlock:
-    """Lay out what one page shows of a subtree: the blocks that took longest; `start` passes over the top's first."""
+    """Build the blocks that one page shows of a subtree, those that took longest; `start` skips the top's first."""
     block = StackBlock(_chain(top), 0)
     waiting: list[tuple[int, int, StackTreeNode, StackBlock]] = []
     number = 0

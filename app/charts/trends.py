@@ -147,7 +147,7 @@ def _round(value: float) -> float:
 
 
 def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool, small: bool) -> dict[str, Any]:
-    """Lay out one of several charts above each other: their plots begin and end at the same x."""
+    """Return the layout of one of several charts above each other: their plots begin and end at the same x."""
     yaxis: dict[str, Any] = {"nticks": 4 if small else 6, "automargin": False, "fixedrange": True}
     if metric.kind == "count":
         yaxis |= count_axis(max(values, default=0))

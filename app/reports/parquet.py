@@ -223,7 +223,7 @@ def _fits(kind: str, value: Any) -> bool:
 
 
 class _Sink:
-    """Take what a writer writes until it is asked for: a report goes out in pieces."""
+    """A buffer for what a writer writes until it is read: a report is sent in pieces."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -240,7 +240,7 @@ class _Sink:
         return self._size
 
     def flush(self) -> None:
-        """Do nothing: there is nothing behind it."""
+        """Nothing to flush: there is nothing behind the buffer."""
 
     def close(self) -> None:
         self.closed = True

@@ -1,4 +1,4 @@
-"""Leave the user's source lines out of what queries return: whole fields, and the lines inside torch's texts."""
+"""Remove the user's source lines from what queries return: whole fields, and the lines inside torch's texts."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def make_copying_app(reader: sqlite3.Connection, settings: Settings, written_us:
 
 
 def _redact(_app: Flask, template: Template, context: dict[str, Any]) -> None:
-    """Take source lines out of all that a page is made of, as the reports' option does."""
+    """Remove source lines from all that a page is made of, as the reports' option does."""
     context.update(clean_row({name: value for name, value in context.items() if name not in _FLASKS}))
 
 

@@ -146,7 +146,7 @@ class PageSelector:
         return f"{path}?{urlencode(pairs)}" if pairs else path
 
     def _takes_comparison(self, asked: dict[str, str], source: str) -> bool:
-        """Take the newest run of each suite against the one before it, and what a page that judges names itself."""
+        """Select the newest run of each suite against the one before it, and what a page that judges names itself."""
         if not asked:
             return True
         if "base" in asked:

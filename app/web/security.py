@@ -93,7 +93,7 @@ def _host_name(host: str) -> str:
 
 
 def add_headers(response: Response) -> Response:
-    """Put the security headers on a response; one that brings its own policy, as a report does, keeps it."""
+    """Set the security headers of a response; one with its own policy, as a report has, keeps that."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     return response

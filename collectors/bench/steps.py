@@ -98,13 +98,13 @@ def mean_of_all(output: Any) -> torch.Tensor:
 
 
 def cast(loaded: Loaded, dtype: torch.dtype) -> None:
-    """Bring the module and its floating-point inputs to a dtype."""
+    """Cast the module and its floating-point inputs to a dtype."""
     loaded.module.to(dtype)
     loaded.inputs = cast_inputs(loaded.inputs, dtype)
 
 
 def cast_inputs(inputs: Any, dtype: torch.dtype) -> Any:
-    """Bring floating-point inputs to a dtype."""
+    """Cast floating-point inputs to a dtype."""
 
     def to(argument: Any) -> Any:
         return argument.to(dtype) if isinstance(argument, torch.Tensor) and argument.is_floating_point() else argument
@@ -113,5 +113,5 @@ def cast_inputs(inputs: Any, dtype: torch.dtype) -> Any:
 
 
 def move_inputs(inputs: Any, device: str) -> Any:
-    """Bring inputs to a device."""
+    """Move inputs to a device."""
     return _pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, inputs)

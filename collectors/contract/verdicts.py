@@ -260,7 +260,7 @@ def judge_values(metric: M, base: float, new: float) -> Verdict[M]:
 
 
 def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]]:
-    """Take the blame from a speed that moved because eager mode did: another machine or torch, not the compiler.
+    """Clear a speed that moved because eager mode did: another machine or torch, not the compiler.
 
     Either the speedup moved and the compiled model is as fast as it was, or the compiled latency moved with eager's and
     the speedup is what it was.

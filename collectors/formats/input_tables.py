@@ -80,7 +80,7 @@ def _rename(column: str) -> str:
 def _sort_cells(
     file: ResultFile, row: CsvRow, cells: dict[str, tuple[str, str]]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Part a row's other cells into numbers and texts; padding is neither."""
+    """Split a row's other cells into numbers and texts; padding is neither."""
     numbers: dict[str, float] = {}
     texts: dict[str, str] = {}
     padded = _padding(list(row.cells.values()), [_rename(column) for column in row.cells])

@@ -34,7 +34,7 @@ class Merged:
 
 
 def merge(files: Sequence[ResultFile]) -> Merged:
-    """Bring together what the files say of the same; a file in full precision goes before its rounded twin."""
+    """Merge what the files have of the same; a file in full precision goes before its rounded twin."""
     merged = Merged()
     for file in sorted(files, key=lambda file: (not file.is_full, file.name)):
         for result in file.results:

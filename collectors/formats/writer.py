@@ -78,7 +78,7 @@ def render_files(results: Sequence[BenchMeasured], breaks: Breaks, *, raw_timing
 
 
 def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
-    """Part results into upstream's files; each has a model once, or once for each tag."""
+    """Split results into upstream's files; each has a model once, or once for each tag."""
     tables: dict[str, OutputTable] = {}
     taken: set[tuple[str, str, str]] = set()
     for result in results:

@@ -1,4 +1,4 @@
-"""See what torch.compile does inside a block, in this process and at once: no database, no recorder.
+"""Watch torch.compile inside a block, in this process and at once: no database, no recorder.
 
 The hooks are those of `compileboard.observe()`. They write into a spool of their own that is read when the block ends;
 where others have installed them already (`collectors run`, `install()`), theirs is read from where it stands.
@@ -52,7 +52,7 @@ class BlockRecord:
 
 @contextmanager
 def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[BlockRecord]:
-    """See what torch.compile does inside the block; files are named from the roots.
+    """Watch torch.compile inside the block; files are named from the roots.
 
     With `reset`, dynamo forgets first what it compiled: what an earlier test compiled would not break again.
     Raises: ImportError if there is no torch.

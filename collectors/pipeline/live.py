@@ -150,7 +150,7 @@ class Recording:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """Let a sidecar record the processes that outlive the program."""
+        """Start a sidecar that records the processes that outlive the program."""
         try:
             orphans = writers_alive(self.folder)
             if orphans:

@@ -114,7 +114,7 @@ class ImportedTrace(TraceSource):
         self._file.close()
 
     def set_clock(self, clock: LogClock) -> None:
-        """Take a clock that knows year and zone, where the first records told neither."""
+        """Set a clock that knows year and zone, where the first records told neither."""
         if clock.is_set and not self._head.clock.is_set:
             self._log.set_clock(clock)
 
@@ -141,7 +141,7 @@ class ImportedTrace(TraceSource):
         return {process_id: LateFacts(facts) for process_id in self._started} if facts else {}
 
     def _learn(self, events: list[Event]) -> None:
-        """Take what a record tells of torch, Python and the GPU, where the log's beginning did not."""
+        """Store what a record tells of torch, Python and the GPU, where the log's beginning did not."""
         for event in events:
             facts = facts_of(event, self._missing)
             for name in [name for name in self._missing if facts.get(name)]:
@@ -271,7 +271,7 @@ class Loader:
         checkpoint(self._connection)
 
     def read_new(self, group: SourceGroup) -> None:
-        """Take what came since: other logs, and those whose file was begun anew.
+        """Read what came since: other logs, and those whose file was begun anew.
 
         Raises: OSError, ValueError.
         """
@@ -329,7 +329,7 @@ class Loader:
             self._single = None
 
     def _take_logs(self, sources: list[LogSource]) -> str | None:
-        """Take the logs among the sources, and return the last; a copy of another, packed or not, is the same log."""
+        """Open the logs among the sources, and return the last; a copy of another, packed or not, is the same log."""
         key = None
         for source in sources:
             file = PeekedFile(source.open())

@@ -1,4 +1,4 @@
-"""Bring a run's spool into its database, again and again until the run is over."""
+"""Record a run's spool into its database, again and again until the run is over."""
 
 from __future__ import annotations
 

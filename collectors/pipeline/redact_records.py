@@ -1,4 +1,4 @@
-"""Take the user's code out of records that are imported with --redact-source, before anything is made of them."""
+"""Remove the user's code from records imported with --redact-source, before anything is made of them."""
 
 from __future__ import annotations
 

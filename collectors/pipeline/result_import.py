@@ -1,4 +1,4 @@
-"""Bring files of benchmark results into a database: one run of a folder, or one of each commit where rows name them."""
+"""Import files of benchmark results: one run of a folder, or one of each commit where rows name them."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class ResultSource:
                 yield self._read_file(file)
 
     def commit(self, batch: EventBatch, result: IngestResult) -> None:
-        """Take note of what was refused of a file; that the run has it is in the store."""
+        """Count what was refused of a file; that the run has it is in the store."""
         self._reading.file.rejects.add_refused(result.refused, batch.line_of)
 
     def rewind(self) -> None:

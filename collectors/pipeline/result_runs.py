@@ -67,7 +67,7 @@ class ResultRun:
 def plan_runs(
     connection: sqlite3.Connection, folder: ResultFolder, merged: Merged, taken: Collection[str] = ()
 ) -> list[ResultRun]:
-    """Part the results of one folder into runs: one of each commit and day that rows name, one of all others.
+    """Split the results of one folder into runs: one of each commit and day that rows name, one of all others.
 
     `taken` are the runs of folders beside it: only the very same files are in one of them.
     """
@@ -164,7 +164,7 @@ def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ReadFile, list
 
 
 def part_folders(sources: Sequence[LogSource]) -> list[tuple[str, list[LogSource]]]:
-    """Part files into those of one run: folders in which a file has the same name are of different nights.
+    """Split files into those of one run: folders in which a file has the same name are of different nights.
 
     Returns each part with its folder; without one where all are together.
     """

@@ -75,7 +75,7 @@ class Source(Protocol):
         """Yield what came since the last committed batch; each batch is committed before the next one is asked for."""
 
     def commit(self, batch: EventBatch, result: IngestResult) -> None:
-        """Take note that a batch is stored, and what of it was refused."""
+        """Record that a batch is stored, and what of it was refused."""
 
     def rewind(self) -> None:
         """Drop what is not committed: it is read again, by this source or by the next one of the same files."""

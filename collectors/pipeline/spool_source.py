@@ -51,12 +51,12 @@ class SpoolSource:
             yield EventBatch(events, self._checkpoints())
 
     def commit(self, batch: EventBatch, result: IngestResult) -> None:
-        """Take note that a batch is stored, and what of it was refused."""
+        """Record that a batch is stored, and what of it was refused."""
         self.count_unstored(result)
         self._mark = self.reader.mark()
 
     def rewind(self) -> None:
-        """Go back to the last committed batch."""
+        """Return to the last committed batch."""
         self.reader.rewind(self._mark)
 
     def count_unstored(self, result: IngestResult) -> None:

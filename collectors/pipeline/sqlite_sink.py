@@ -128,7 +128,7 @@ class SqliteSink:
                 save_run_rejects(self.connection, self.run_id, rows)
 
     def index(self, most_s: float) -> None:
-        """Put the run into the search index, if that is quick; what is not there is found by `index`."""
+        """Add the run to the search index, if that is quick; `index` adds what is missing."""
         if not self.is_deleted:
             index_run(self.connection, self.run_id, most_s=most_s)
 

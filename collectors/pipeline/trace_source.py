@@ -97,7 +97,7 @@ class TraceSource:
         return {}
 
     def commit(self, batch: EventBatch, result: IngestResult) -> None:
-        """Take note that a batch is stored, and what of it was refused."""
+        """Record that a batch is stored, and what of it was refused."""
         (position,) = batch.checkpoints
         self.offset_bytes = position.end_bytes
         self._stored_count += batch.record_count

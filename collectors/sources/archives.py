@@ -217,7 +217,7 @@ class _TarFile(tarfile.TarFile):
 
 
 class _Pass:
-    """Go through a tar once, forward: a plain one by seeking, a compressed one by unpacking what lies between."""
+    """One pass through a tar, forward: a plain one by seeking, a compressed one by unpacking what lies between."""
 
     def __init__(self, container: Container, packed: bool) -> None:
         self._where = container.name
@@ -255,7 +255,7 @@ class _Pass:
         return member
 
     def _skip(self, archive: _TarFile) -> None:
-        """Go behind the current member; tarfile itself goes on to where a header says, long after the end."""
+        """Skip the current member; tarfile itself goes on to where a header says, long after the end."""
         file = archive.fileobj
         while self._packed is not None and file is not None and (left := archive.offset - file.tell()) > 0:
             if not file.read(min(CHUNK_BYTES, left)):

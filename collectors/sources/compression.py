@@ -85,7 +85,7 @@ class _Inflate:
 
 
 def peel(stream: Chunks, where: str, watch: Callable[[int], None] | None = None) -> Chunks:
-    """Take off every layer of compression; closing the result closes the stream."""
+    """Remove every layer of compression; closing the result closes the stream."""
     for _ in range(_MOST_LAYERS):
         unpack = find_unpack(stream.peek(HEAD_BYTES))
         if unpack is None:

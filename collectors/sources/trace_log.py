@@ -160,7 +160,7 @@ class TraceLog:
         return self._captured(piece, name, header, time_us, line_end)
 
     def _plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:
-        """Take a span as one match has it: its text is neither kept nor, so, checked."""
+        """Read a span as one match has it: its text is neither stored nor, so, checked."""
         self.stats.records += 1
         pid, rank, frame_id, again, attempt, name, ts, up, compile_id, phase, thread = plain.groups()
         if pid != self._pid:
@@ -308,7 +308,7 @@ class TraceLog:
         return text, Logged(digest, len(raw), state)
 
     def _resolved(self, metadata: Any, piece: Piece) -> Any:
-        """Put names in place of the numbers that stand for them in stacks."""
+        """Replace the numbers that stand for names in stacks."""
         if not isinstance(metadata, dict):
             return metadata
         strings = self._segment.strings

@@ -101,7 +101,7 @@ def _reason(folder: Path) -> str:
 
 
 def put_back(environment: Mapping[str, str], names: list[str], database: str | None) -> list[SetAsideSpool]:
-    """Put spools back, all or the named ones, for another database if one is given; return them.
+    """Restore spools, all or the named ones, for another database if one is given; return them.
 
     Raises: ValueError if nothing has a name, or its run is to go into another database and is not described.
     """

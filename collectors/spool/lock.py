@@ -17,7 +17,7 @@ class SpoolLock:
         self._descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def take(self) -> bool:
-        """Take the lock; False if another recorder has it."""
+        """Acquire the lock; False if another recorder has it."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

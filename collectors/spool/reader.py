@@ -72,7 +72,7 @@ class SpoolReader:
                     yield captured
 
     def mark(self) -> SpoolMark:
-        """Remember this position, to come back to if what follows cannot be stored."""
+        """Mark this position, to return to if what follows cannot be stored."""
         positions = {name: replace(position) for name, position in self.positions.items()}
         return SpoolMark(positions, {name: rejects.copy() for name, rejects in self.rejects.items()})
 

@@ -73,7 +73,7 @@ def compare_guards(old: GuardTree, new: GuardTree) -> GuardDiff:
 
 
 def normalise_guard(text: str) -> str:
-    """Take out of a guard or a source what differs from process to process."""
+    """Remove from a guard or a source what differs from process to process."""
     if text.startswith("___check_"):
         text = _OBJECT_ID.sub(r"\1)", text)
     for mark, pattern, placeholder in _NUMBERING:

@@ -105,7 +105,7 @@ def _fold(node: GuardNode, depth: int) -> _Row:
 def _choose_rows(
     tree: GuardTree, counts: dict[int, int], limit: int, largest_first: bool
 ) -> tuple[list[_Row], list[_Row], int]:
-    """Take rows level by level until the limit; what is left out is counted where it would have stood."""
+    """Select rows level by level up to the limit; rows left out are counted where they would have stood."""
 
     def in_order(nodes: tuple[GuardNode, ...]) -> list[GuardNode]:
         return sorted(nodes, key=lambda node: -counts[id(node)]) if largest_first else list(nodes)
@@ -173,7 +173,7 @@ def take_subtree(tree: GuardTree, number: int) -> GuardTree | None:
 
 
 def list_rows(view: GuardView, numbers: Mapping[int, int]) -> list[TreeRow]:
-    """Lay out a prepared tree as begins, leaves and ends: a template that called itself would go too deep."""
+    """List a prepared tree as begins, leaves and ends: a template that called itself would go too deep."""
     rows: list[TreeRow] = []
     stack: list[tuple[bool, ViewNode]] = [(True, node) for node in reversed(view.nodes)]
     while stack:

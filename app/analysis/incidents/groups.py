@@ -45,7 +45,7 @@ class HeadlineChange:
 
 
 def pick_headline_changes(findings: Iterable[SeriesChange]) -> list[HeadlineChange]:
-    """Put findings of one series, range, state and handling together, the worst first."""
+    """Group findings of one series, range, state and handling, the worst first."""
     together: dict[tuple[Any, ...], list[SeriesChange]] = {}
     for finding in findings:
         key = (
@@ -106,7 +106,7 @@ class Incident:
 
 
 def group_incidents(findings: Iterable[SeriesChange], counted: Iterable[RangeCount]) -> list[Incident]:
-    """Part findings by the range that they came in, in the order of their first rows."""
+    """Group findings by the range that they came in, in the order of their first rows."""
     groups: dict[tuple[str, str], list[SeriesChange]] = {}
     keys: dict[tuple[str | None, str], tuple[str, str]] = {}  # of a pair of runs: its range
     for finding in findings:

@@ -79,7 +79,7 @@ def query_fields(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
-    """Part a model's results, newest first, into series: the one that was measured last comes first."""
+    """Split a model's results, newest first, into series: the one that was measured last comes first."""
     points_by_key: dict[tuple[Any, ...], list[Point]] = {}
     for row, parts in history:
         points_by_key.setdefault(tuple(getattr(row, name) for name in FIELDS), []).append(Point(row, parts))

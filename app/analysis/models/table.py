@@ -81,7 +81,7 @@ class Verdicts:
 
 
 def part_sets(rows: Sequence[ResultRow]) -> list[SummedSet]:
-    """Part rows by their configuration, the one that was measured last first; what is no headline's is in none."""
+    """Group rows by their configuration, the one measured last first; what is no headline's is in none."""
     rows_by_set: dict[tuple[Any, ...], list[ResultRow]] = {}
     for row in rows:
         if not set(LEADING).isdisjoint(row.experiments):

@@ -184,7 +184,7 @@ def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankC
 
 
 def _align(sequences: Iterable[RankSequence]) -> _Rows:
-    """Put every rank's compiles into rows, in an order that keeps each rank's own as far as they agree."""
+    """Align every rank's compiles into rows, in an order that keeps each rank's own as far as they agree."""
     order: list[CompilePosition] = []
     known: set[CompilePosition] = set()
     shapes: set[tuple[CompilePosition, ...]] = set()

@@ -104,7 +104,7 @@ def highlight(text: str, language: str) -> CodeLines:
 
 
 def indent_json(text: str) -> str:
-    """Lay out JSON that torch wrote on one line; a text that is not JSON comes back as it is."""
+    """Indent JSON that torch wrote on one line; a text that is not JSON is returned as it is."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Put commits in an order in which each comes after those it is made from, as far as anybody knows."""
+"""Order commits so that each comes after those it is made from, as far as that is known."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _find_nearest(selected: Iterable[str], parents: Parents) -> tuple[dict[str, 
 
 
 def _cut_circles(nearest: dict[str, str | None]) -> None:
-    """Take one commit of each circle for a first one; git makes none, a hostile database may."""
+    """Treat one commit of each circle as a first one; git makes none, a hostile database may."""
     done: set[str] = set()
     for start in sorted(nearest):
         path: set[str] = set()

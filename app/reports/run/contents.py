@@ -129,7 +129,7 @@ def read_contents(
 
 
 def _leave_out_source(contents: Contents) -> Contents:
-    """Take the program's lines out; what has none (phases, guard counts, ranks' tables) is large and stays as it is."""
+    """Remove the program's lines; what has none (phases, guard counts, ranks' tables) is large and stays as it is."""
     ranks, stacks = contents.ranks, contents.stacks
     reduced = replace(contents, ranks=None, timeline=None, strips=(), stacks=None, guards=None, aot=None)
     return replace(

@@ -25,6 +25,6 @@ def index() -> str:
 
 @blueprint.post("/runs/<run_id>/restore")
 def restore(run_id: str) -> Response:
-    """Put a deleted run back."""
+    """Restore a deleted run."""
     restore_deleted_run(run_id)
     return redirect(run_url(run_id), 303)

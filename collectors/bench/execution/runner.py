@@ -123,7 +123,7 @@ def _install_signal_handlers() -> None:
 
 
 def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchMeasured:
-    """Do one task and record its result."""
+    """Measure one task and record its result."""
     command = job.checkout.for_checkout(repeat_command(planned, job.settings, collector_command("bench")))
     settings = settings_for(planned.experiment, job.settings)
     why_not = planned.left_out or suites.missing(planned.ref.suite)

@@ -35,7 +35,7 @@ class PlannedTask:
 def make_plan(
     models: Sequence[ModelRef], experiments: Iterable[str], settings: BenchSettings, *, no_skip: bool
 ) -> list[PlannedTask]:
-    """Put the models in their order, each with all its experiments."""
+    """Order the models, each with all its experiments."""
     names = tuple(experiments)
     pairs = [(ref, experiment) for ref in models for experiment in names]
     return [

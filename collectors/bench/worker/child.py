@@ -33,13 +33,13 @@ def end_with(parent: int) -> None:
 
 
 def start(parent: str, folder: str) -> None:
-    """Do the task of a folder as the child of a process."""
+    """Run the task of a folder as the child of a process."""
     end_with(int(parent))
     main(folder)
 
 
 def main(folder_name: str) -> None:
-    """Do the task of a folder, leave its result there, and end this process."""
+    """Run the task of a folder, write its result there, and end this process."""
     folder = Path(folder_name)
     stages = Stages(folder)
     task = read_task(folder)
@@ -96,7 +96,7 @@ def failure(error: BaseException) -> ExperimentOutcome:
 
 
 def remove_hooks() -> None:
-    """Take the hooks out, where they are in this process: what follows is not observed."""
+    """Uninstall the hooks, where they are in this process: what follows is not observed."""
     hooks = sys.modules.get("_compileboard.observe.hooks")
     if hooks is not None:
         hooks.uninstall_hooks()

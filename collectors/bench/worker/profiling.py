@@ -16,7 +16,7 @@ _RESET_PEAK = "5"  # to /proc/self/clear_refs, from Linux 4.0 on
 
 
 def reset_peak(device: str) -> None:
-    """Begin to look for the highest use from here on."""
+    """Start measuring the highest memory use from here on."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.empty_cache()
@@ -43,7 +43,7 @@ def peak_gb(device: str) -> float | None:
 
 
 def peak_of(device: str, work: Callable[[], object]) -> float | None:
-    """Do something; return the highest use meanwhile.
+    """Call a function and return the highest memory use meanwhile.
 
     Units: 10⁹ bytes.
     """

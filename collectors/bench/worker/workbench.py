@@ -74,7 +74,7 @@ class Workbench:
             raise StageFailed(_oom_or("model_fail_to_load", error, "eager_1st_run_OOM")) from error
 
     def prepare_inputs(self, inputs: Inputs, *, castable: bool = True) -> Inputs:
-        """Bring inputs to the device and, if asked, to the dtype that is measured."""
+        """Move inputs to the device and, if asked, cast them to the dtype that is measured."""
         moved: Inputs = move_inputs(inputs, self.settings.device)
         if self.settings.channels_last:
             moved = torch.utils._pytree.tree_map(_channels_last, moved)
@@ -82,7 +82,7 @@ class Workbench:
         return cast_inputs(moved, dtype) if castable and dtype else moved
 
     def cast(self) -> None:
-        """Bring the model to the dtype that is measured; mixed precision leaves it in float32."""
+        """Cast the model to the dtype that is measured; mixed precision leaves it in float32."""
         dtype = self.facts.dtype_for(self.settings.dtype)
         if dtype in TORCH_DTYPES and dtype != "float32":
             cast(self.loaded, TORCH_DTYPES[dtype])

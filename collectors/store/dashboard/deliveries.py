@@ -73,7 +73,7 @@ def mark_rule_seen(connection: sqlite3.Connection, rule: str, now_us: int) -> No
 def queue_deliveries(
     connection: sqlite3.Connection, rule: str, channel: str, finding_ids: Iterable[str], now_us: int
 ) -> int:
-    """Let findings wait for a channel, those alone that never did; return how many are new."""
+    """Queue findings for a channel, those alone that never were; return how many are new."""
     rows = [
         {"rule": rule, "channel": channel, "finding_id": finding_id, "now_us": now_us} for finding_id in finding_ids
     ]

@@ -184,7 +184,7 @@ def name_run(connection: sqlite3.Connection, run_id: str, name: str, label: str)
 
 
 def forget_deletion(connection: sqlite3.Connection, run_id: str) -> None:
-    """Let a run that a person deleted be imported again, because a person asks for it."""
+    """Allow a run that a person deleted to be imported again, because a person asks for it."""
     connection.execute("delete from deleted_runs where run_id = :run_id", {"run_id": run_id})
 
 
