@@ -88,7 +88,7 @@ class Crawled:
 
 
 def crawl(
-    client: FlaskClient, chooser: PageSelector, stage: Stage, most_pages: int, say: Callable[[str], None] | None
+    client: FlaskClient, chooser: PageSelector, stage: Stage, most_pages: int, print_line: Callable[[str], None] | None
 ) -> Crawled:
     """Fetch pages from the overview on, each into its file, until there are no more or `most_pages` are there.
 
@@ -130,8 +130,8 @@ def crawl(
         crawled.files[choice.address], crawled.endpoints[choice.address] = file, choice.endpoint
         for link in list_links(body.decode()):
             add(link, choice.endpoint)
-        if say and len(crawled.files) % 10 == 0:
-            say(f"{len(crawled.files)} pages read, {len(waiting)} known and waiting")
+        if print_line and len(crawled.files) % 10 == 0:
+            print_line(f"{len(crawled.files)} pages read, {len(waiting)} known and waiting")
     crawled.left_out -= crawled.files.keys()
     return crawled
 

@@ -126,7 +126,7 @@ class ExportReport:
 
 
 def export_site(
-    reader: sqlite3.Connection, settings: Settings, options: ExportOptions, say: Callable[[str], None] | None
+    reader: sqlite3.Connection, settings: Settings, options: ExportOptions, print_line: Callable[[str], None] | None
 ) -> ExportReport:
     """Write the whole copy, all of it of one moment of the database.
 
@@ -147,13 +147,13 @@ def export_site(
     read_written(folder)  # a marker that cannot be used is said before the work
     with staging(folder) as stage:
         client = app.test_client()
-        crawled = crawl(client, chooser, stage, options.pages, say)
+        crawled = crawl(client, chooser, stage, options.pages, print_line)
         if "/" not in crawled.files:
             raise FolderError("the overview could not be made, so nothing was written; `serve` shows why")
-        names = _finish(client, engine, stage, crawled, chooser, written, say)
+        names = _finish(client, engine, stage, crawled, chooser, written, print_line)
         written.stale_count = publish(folder, stage, names)
-    if say:
-        say("")
+    if print_line:
+        print_line("")
     return written
 
 
@@ -164,7 +164,7 @@ def _finish(
     crawled: Crawled,
     chooser: PageSelector,
     written: ExportReport,
-    say: Callable[[str], None] | None,
+    print_line: Callable[[str], None] | None,
 ) -> set[str]:
     """Rewrite the pages in place and write what is beside them; return the names of all files."""
     written.beyond, written.failed = crawled.beyond, crawled.failed
@@ -177,8 +177,8 @@ def _finish(
         page = SitePage(address, file, files, chooser.simplify, assets)
         stage.write(file, rewrite(body, page).encode())
         written.pages[address] = (_read_title(body), file)
-        if say and number % 50 == 0:
-            say(f"{number} of {len(files)} pages written")
+        if print_line and number % 50 == 0:
+            print_line(f"{number} of {len(files)} pages written")
     names = {*crawled.files.values(), *(file for _name, file, _meaning in written.data)}
     beside = files | {f"/{file}": file for file in names if file.startswith("data/")} | {"/data/index.json": INDEX}
     names |= _write_beside(client, stage, written, SitePage(ABOUT, files[ABOUT], beside, chooser.simplify, assets))

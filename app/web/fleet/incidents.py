@@ -68,7 +68,7 @@ def show(finding_id: str) -> str:
 
 
 @blueprint.post("/findings/<finding_id>")
-def say(finding_id: str) -> Response:
+def add_comment(finding_id: str) -> Response:
     """Save a person's action on a finding or comment; one that cannot be saved comes back with what was typed."""
     typed = {key: request.form.get(key, "") for key in ("action", "who", "text", "range")}
     try:
@@ -107,12 +107,12 @@ def _render(finding_id: str, typed: dict[str, str] | None = None, problem: str |
         problem=problem,
         limits={"who": WHO_LIMIT, "text": TEXT_LIMIT},
         has_charts=screen.series is not None,
-        drawn=_draw(change, screen.series) if screen.series else None,
+        drawn=_build_chart(change, screen.series) if screen.series else None,
         links=link_finding(change),
     )
 
 
-def _draw(change: SeriesChange, series: IncidentSeries) -> dict[str, Any]:
+def _build_chart(change: SeriesChange, series: IncidentSeries) -> dict[str, Any]:
     """Build the chart of the runs around a finding, with its table."""
     axis = series.axis
     columns, rows = list_table_rows([(series.metric, [series.line])], axis)

@@ -37,7 +37,7 @@ def index() -> str:
         "overview/index.html",
         screen=screen,
         headline=screen.headline,
-        drawn=_draw_headline(screen.headline) if screen.headline else None,
+        drawn=_build_headline(screen.headline) if screen.headline else None,
         address=address,
         label_fields=label_fields,
         definitions=[(definition.name, definition.label) for definition in DEFINITIONS.values()],
@@ -59,7 +59,7 @@ def index() -> str:
     )
 
 
-def _draw_headline(headline: Headline) -> dict[str, object]:
+def _build_headline(headline: Headline) -> dict[str, object]:
     """Build the headline's numbers, a small chart each, with one table for all."""
     axis = headline.axis
     drawn = [(number.delta.metric, [number.line]) for number in headline.numbers]
