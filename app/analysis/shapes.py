@@ -239,18 +239,18 @@ def _list_same(symbol: str, sizes: dict[str, list[Any]]) -> Iterator[str]:
     """List the inputs' dimensions that share a symbol beside its own: torch's duck shapes."""
     dimensions = [
         f"{name}.size()[{dim}]"
-        for name, some in sizes.items()
+        for name, dimensions in sizes.items()
         if name.startswith("l_")
-        for dim, size in enumerate(some)
+        for dim, size in enumerate(dimensions)
         if size == symbol
     ]
     yield from dimensions if len(dimensions) > 1 else ()
 
 
 def _list_fixed(sizes: dict[str, list[Any]]) -> Iterator[FixedDimension]:
-    for name, some in sizes.items():
-        if name.startswith("l_") and any(isinstance(size, str) and _SYMBOL.search(size) for size in some):
-            for dim, size in enumerate(some):
+    for name, dimensions in sizes.items():
+        if name.startswith("l_") and any(isinstance(size, str) and _SYMBOL.search(size) for size in dimensions):
+            for dim, size in enumerate(dimensions):
                 if size in (0, 1) and isinstance(size, int) and not isinstance(size, bool):
                     yield FixedDimension(name, dim, size)
 

@@ -64,34 +64,34 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[B
     if reset:
         torch._dynamo.reset()
     decoder = Decoder(PathNamer([str(root) for root in roots]), qualify)
-    theirs = hooks.current() or hooks.current_of_other_copy()
-    folder = Path(tempfile.mkdtemp(prefix="compileboard-")) if theirs is None else Path(theirs.spool.folder)
-    source, lost_before = SpoolSource(folder, decoder), Counter({} if theirs is None else theirs.spool.losses)
+    other = hooks.current() or hooks.current_of_other_copy()
+    folder = Path(tempfile.mkdtemp(prefix="compileboard-")) if other is None else Path(other.spool.folder)
+    source, lost_before = SpoolSource(folder, decoder), Counter({} if other is None else other.spool.losses)
 
     def take(seen: BlockRecord) -> None:
-        installed = theirs or hooks.current()
+        installed = other or hooks.current()
         if installed is not None:
             seen.losses = dict(Counter(installed.spool.losses) - lost_before)
-        pump(source, _BlockSink(seen, None if theirs is None else theirs.spool.process_id))
+        pump(source, _BlockSink(seen, None if other is None else other.spool.process_id))
 
     seen = BlockRecord(_take=take)
     try:
-        if theirs is None:
+        if other is None:
             hooks.install_hooks("watch", str(folder), RunConfig())
         else:
             pump(source, _BlockSink(BlockRecord(), None))  # what came before the block
         try:
             yield seen
         finally:
-            installed = theirs or hooks.current()
-            if theirs is None:
+            installed = other or hooks.current()
+            if other is None:
                 hooks.uninstall_hooks()
             take(seen)
             if installed is not None:  # its last record may have been lost as it was taken out
                 seen.losses = dict(Counter(installed.spool.losses) - lost_before)
             seen._take = None
     finally:
-        if theirs is None:
+        if other is None:
             shutil.rmtree(folder, ignore_errors=True)
 
 

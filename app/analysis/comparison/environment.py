@@ -31,10 +31,10 @@ def diff_environment(base: CompareSide, new: CompareSide) -> tuple[EnvironmentDi
     """Compare the surroundings; what is not recorded on a side is no difference."""
     differences = []
     for field, (label, weight) in FIELDS.items():
-        ours, theirs = base.environment.get(field, ()), new.environment.get(field, ())
-        if not ours and not theirs:
+        base_values, new_values = base.environment.get(field, ()), new.environment.get(field, ())
+        if not base_values and not new_values:
             continue
-        differences.append(EnvironmentDifference(label, ours, theirs, _weigh(field, weight, base, new)))
+        differences.append(EnvironmentDifference(label, base_values, new_values, _weigh(field, weight, base, new)))
     return tuple(differences)
 
 

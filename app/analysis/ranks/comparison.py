@@ -146,7 +146,7 @@ def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
             for aspect in aspects:
                 ids = {rank_compile.texts[_TEXT[aspect]] for rank_compile in compiles.values()}
                 if len(ids) > 1:
-                    unclear.update(dict.fromkeys((aspect, number) for some in sorted(ids) for number in some))
+                    unclear.update(dict.fromkeys((aspect, number) for numbers in sorted(ids) for number in numbers))
     return list(unclear)
 
 

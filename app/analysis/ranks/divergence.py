@@ -103,7 +103,7 @@ def describe_caches(results: Sequence[str]) -> str:
     for result, count in counts.items():
         cache, _space, word = result.partition(" ")
         by_cache.setdefault(_CACHES.get(cache, cache), []).append(f"{count} × {word}")
-    return "; ".join(f"{cache} {', '.join(some)}" for cache, some in by_cache.items()) or "no look-up"
+    return "; ".join(f"{cache} {', '.join(counts)}" for cache, counts in by_cache.items()) or "no look-up"
 
 
 def explain_groups(divergence: Divergence | None) -> list[int]:
@@ -136,7 +136,7 @@ def list_verdicts(comparison: RankComparison) -> list[tuple[tuple[int, ...], dic
     for rank in comparison.ranks:
         groups.setdefault(tuple(rank.verdicts.values()), []).append(rank)
     ordered = sorted(groups.items(), key=lambda item: (-item[0].count("differs"), len(item[1]), item[1][0].rank))
-    return [(tuple(summary.rank for summary in some), some[0].verdicts) for _key, some in ordered]
+    return [(tuple(summary.rank for summary in group), group[0].verdicts) for _key, group in ordered]
 
 
 def describe_differences(comparison: RankComparison) -> str:

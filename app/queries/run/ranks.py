@@ -205,8 +205,8 @@ def _by_compile(rows: Iterable[tuple[int, Any]]) -> dict[int, tuple[Any, ...]]:
     once: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for key, value in rows:
         if value is not None:
-            some = (*values_by_compile[key], value) if key in values_by_compile else (value,)
-            values_by_compile[key] = once.setdefault(some, some)
+            values = (*values_by_compile[key], value) if key in values_by_compile else (value,)
+            values_by_compile[key] = once.setdefault(values, values)
     return values_by_compile
 
 

@@ -110,10 +110,10 @@ def list_codes(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, 
     """Return the source line of frames, where it was kept."""
     node_ids, codes = sorted(set(ids)), {}
     for first in range(0, len(node_ids), _AT_ONCE):
-        some = {f"id{n}": number for n, number in enumerate(node_ids[first : first + _AT_ONCE])}
-        marks = ", ".join(f":{name}" for name in some)
+        batch = {f"id{n}": number for n, number in enumerate(node_ids[first : first + _AT_ONCE])}
+        marks = ", ".join(f":{name}" for name in batch)
         sql = (
             f"select id, code from stack_nodes where id in ({marks}) and code is not null order by id limit {_AT_ONCE}"  # noqa: S608
         )
-        codes.update({row["id"]: row["code"] for row in connection.execute(sql, some)})
+        codes.update({row["id"]: row["code"] for row in connection.execute(sql, batch)})
     return codes

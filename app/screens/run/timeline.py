@@ -86,11 +86,13 @@ def read_window(
     """Read a window of every thread as the page draws it; `with_busy` also when any was busy."""
     first_us, last_us = _span(lanes)
     if window == TimelineWindow(first_us, last_us):
-        drawn = cached_for_run(reader, run_id, _write_whole)  # what everyone sees first, the slowest of a large run
+        window_row = cached_for_run(
+            reader, run_id, _write_whole
+        )  # what everyone sees first, the slowest of a large run
     else:
-        drawn = _write(reader, lanes, window)
+        window_row = _write(reader, lanes, window)
     busy = cached_for_run(reader, run_id, _list_busy) if with_busy else []
-    return drawn | {"busy": [at - first_us for stretch in busy for at in stretch]}
+    return window_row | {"busy": [at - first_us for stretch in busy for at in stretch]}
 
 
 def _write_whole(reader: sqlite3.Connection, run_id: str) -> dict[str, Any]:
@@ -130,11 +132,11 @@ def _list_functions(
 
 def read_strips(reader: sqlite3.Connection, screen: TimelineScreen) -> list[StripLane]:
     """Return the longest phases of the first threads; time in which nothing ran is left out."""
-    drawn = screen.lanes[:MOST_STRIPS]
+    lanes = screen.lanes[:MOST_STRIPS]
     first_us, last_us = min(lane.first_us for lane in screen.lanes), max(lane.last_us for lane in screen.lanes) + 1
-    windows = _read(reader, drawn, TimelineWindow(first_us, last_us, _FINE_COLUMNS))
-    busy = timeline.list_busy(reader, drawn, (last_us - first_us) // 200) or [(first_us, last_us)]
-    return build_strips(drawn, windows, busy, _list_functions(reader, windows))
+    windows = _read(reader, lanes, TimelineWindow(first_us, last_us, _FINE_COLUMNS))
+    busy = timeline.list_busy(reader, lanes, (last_us - first_us) // 200) or [(first_us, last_us)]
+    return build_strips(lanes, windows, busy, _list_functions(reader, windows))
 
 
 def iterate_events(reader: sqlite3.Connection, lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:

@@ -62,10 +62,11 @@ def index() -> str:
 def _build_headline(headline: Headline) -> dict[str, object]:
     """Build the headline's numbers, a small chart each, with one table for all."""
     axis = headline.axis
-    drawn = [(number.delta.metric, [number.line]) for number in headline.numbers]
-    columns, rows = list_table_rows(drawn, axis)
+    metric_lines = [(number.delta.metric, [number.line]) for number in headline.numbers]
+    columns, rows = list_table_rows(metric_lines, axis)
     figures = [
-        chart_metric(metric, lines, axis, chart_id=f"headline-{metric.name}", small=True) for metric, lines in drawn
+        chart_metric(metric, lines, axis, chart_id=f"headline-{metric.name}", small=True)
+        for metric, lines in metric_lines
     ]
     return {
         "cards": list(zip(headline.numbers, figures)),

@@ -67,22 +67,22 @@ def list_fields(record: Compilation) -> list[dict[str, Any]]:
     return fields
 
 
-def list_places(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
+def list_links(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
     """List where else a run shows this compile, as (word, address); only what was recorded of it."""
-    places, row = [], screen.compile
+    links, row = [], screen.compile
     if screen.stretch_us is not None:
         window: dict[str, Any] = dict(zip(("from", "to"), screen.stretch_us))  # "from" is no name in Python
-        places.append(("On the timeline", url_for("timeline.show", run_id=run_id, **window)))
+        links.append(("On the timeline", url_for("timeline.show", run_id=run_id, **window)))
     steps = [step for attempt in screen.entry.attempts for line in attempt.lines for step in line.steps]
     guards = [step for step in steps if step.kind == "artifact" and step.name in GUARDS]
     if guards:
-        places.append(("Guards as a tree", url_for("guards.show_one", run_id=run_id, artifact_id=guards[-1].ref_id)))
+        links.append(("Guards as a tree", url_for("guards.show_one", run_id=run_id, artifact_id=guards[-1].ref_id)))
     if row.recompiled_from and screen.entry.artifact_count and row.outcome != "recompile_limit":
         changes = url_for("artifacts.changes", run_id=run_id, key=row.id)
-        places.append((f"What changed against {row.recompiled_from}", changes))
+        links.append((f"What changed against {row.recompiled_from}", changes))
     if row.function and get_run_features(get_reader(), run_id).has_stacks:
-        places.append(("Among all stacks", url_for("stacks.show", run_id=run_id, q=row.function)))
-    return places
+        links.append(("Among all stacks", url_for("stacks.show", run_id=run_id, q=row.function)))
+    return links
 
 
 @blueprint.get("/runs/<run_id>/compiles/<key>")
@@ -99,7 +99,7 @@ def show(run_id: str, key: str) -> str:
         screen=screen,
         it=screen.compile,
         records=[(record, list_fields(record), list_record_shares(record)) for record in records],
-        places=list_places(run_id, screen),
+        places=list_links(run_id, screen),
         has_shapes="shapes.show" in current_app.view_functions,
         chart=chart_phases(records) if records else None,
         has_charts=True,
