@@ -246,10 +246,8 @@ def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str
 
 def _own(stack: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out the frames of pytest, all that called it, and those of this plugin."""
-    plugin_frames = [
-        n for n, frame in enumerate(stack, 1) if str(frame.get("file")).startswith(("_pytest/", "pluggy/"))
-    ]
-    own = stack[max(plugin_frames, default=0) :]
+    outer = [n for n, frame in enumerate(stack, 1) if str(frame.get("file")).startswith(("_pytest/", "pluggy/"))]
+    own = stack[max(outer, default=0) :]
     return [frame for frame in own if os.path.basename(str(frame.get("file"))) != os.path.basename(__file__)]
 
 

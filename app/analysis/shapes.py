@@ -173,12 +173,9 @@ def _make_symbol(
         same=tuple(_list_same(name, sizes)) if record and record.kind == "created" else (),
         specialized=tuple(
             Specialization(
-                **_locate(record_),
-                value=record_.value,
-                reason=record_.expression,
-                words=describe_reason(record_.expression),
+                **_locate(fixed), value=fixed.value, reason=fixed.expression, words=describe_reason(fixed.expression)
             )
-            for record_ in specialized
+            for fixed in specialized
         ),
         guards=guards,
         advice=(),

@@ -49,9 +49,7 @@ def _paint(trace: dict[str, Any], shared: Mapping[str, Sequence[Any]], colors: M
     meta = trace.get("meta") or {}
     painted = {key: value for key, value in trace.items() if key != "meta"}
     if "points" in meta and shared:
-        painted |= {
-            name: [shared[name][position] for position in trace["x"]] for name in ("x", "text") if name in shared
-        }
+        painted |= {name: [shared[name][at] for at in trace["x"]] for name in ("x", "text") if name in shared}
     if "color" in meta:
         color = {"color": colors[meta["color"]]}
         painted["marker"] = painted.get("marker", {}) | color

@@ -173,10 +173,10 @@ class FrameMethod:
             rows = self._list_pages(chosen_id, given, most)
             yield from rows if self.columns[0] != _RUN_ID else (_add_run(row, chosen_id) for row in rows)
 
-    def _list_run_ids(self, wanted: RunFilter) -> Iterator[str]:
+    def _list_run_ids(self, selection: RunFilter) -> Iterator[str]:
         cursor = None
         while True:
-            screen = build_runs(get_engine(), RunsFilters(wanted, DEFAULT_ORDER, cursor, _PAGE_COUNT), get_clock())
+            screen = build_runs(get_engine(), RunsFilters(selection, DEFAULT_ORDER, cursor, _PAGE_COUNT), get_clock())
             runs = (listed.run for listed in screen.runs)
             yield from (run.id for run in runs if any(getattr(run, name) for name in self.counts))
             cursor = screen.next_cursor

@@ -71,9 +71,8 @@ class ArtifactDiffJson:
 @operation(_RUN)
 def list_artifacts(detail: RunDetail, selection: ArtifactFilter, page: PageQuery) -> Page[ArtifactJson]:
     """List what torch wrote into a run's logs beside its events, by name; of one compile in order."""
-    return artifacts.list_artifacts(get_reader(), detail.run.id, selection, page.cursor, page.limit).map(
-        explain_artifact
-    )
+    listed = artifacts.list_artifacts(get_reader(), detail.run.id, selection, page.cursor, page.limit)
+    return listed.map(explain_artifact)
 
 
 @operation(f"{_RUN}/<artifact_id>")

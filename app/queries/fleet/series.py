@@ -150,9 +150,7 @@ def list_model_points(
             statuses[series_id], experiments[series_id] = [], set()
         statuses[series_id].append(status)
         experiments[series_id].add(experiment)
-    leads = {
-        series_id: min(member_experiments, key=rank_experiment) for series_id, member_experiments in experiments.items()
-    }
+    leads = {series_id: min(names, key=rank_experiment) for series_id, names in experiments.items()}
     rows: dict[int, list[tuple[Any, ...]]] = {}
     sql = MODEL_POINTS_SQL.format(columns=", ".join(f"x.{name}" for name in metrics), points=_POINTS[which])
     for experiment in sorted(set(leads.values())):

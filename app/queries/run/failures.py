@@ -334,17 +334,17 @@ def list_unfinished(
     """List a run's compiles without an end, those it was in when it ended first; none while the run goes on."""
     if run.state == "running":
         return []
-    unfinished = []
+    listed = []
     for row in connection.execute(UNFINISHED_SQL, {"run_id": run.id, "key": key, "limit": limit}):
         values = dict(row) | {"is_last": bool(row["is_last"])}
         spans = connection.execute(OPEN_SQL, {"key": row["compile_key"], "limit": _MOST_OPEN})
         has_end = values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
         until_us = run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None
         ended_us = None if until_us is None else run.ended_us
-        unfinished.append(
+        listed.append(
             Unfinished(**values, until_us=until_us, spans=tuple(_open_span(span, ended_us) for span in spans))
         )
-    return unfinished
+    return listed
 
 
 def _open_span(row: sqlite3.Row, ended_us: int | None) -> OpenSpan:

@@ -179,10 +179,8 @@ def get_totals(connection: sqlite3.Connection, run_id: str) -> GuardTotals:
     """Count a run's sets and their guards, and take the middle of their latencies."""
     row = connection.execute(TOTALS_SQL, {"run_id": run_id}).fetchone()
     # The index is in the order of latency: two steps into it are cheaper than a sort.
-    places = {(row["timed_count"] - 1) // 2, row["timed_count"] // 2} if row["timed_count"] else set()
-    middle = [
-        connection.execute(RANKED_SQL, {"run_id": run_id, "place": position}).fetchone()[0] for position in places
-    ]
+    ranks = {(row["timed_count"] - 1) // 2, row["timed_count"] // 2} if row["timed_count"] else set()
+    middle = [connection.execute(RANKED_SQL, {"run_id": run_id, "place": rank}).fetchone()[0] for rank in ranks]
     return GuardTotals(**dict(row), median_us=sum(middle) / len(middle) if middle else None)
 
 

@@ -86,13 +86,11 @@ def read_window(
     """Read a window of every thread as the page draws it; `with_busy` also when any was busy."""
     first_us, last_us = _span(lanes)
     if window == TimelineWindow(first_us, last_us):
-        window_row = cached_for_run(
-            reader, run_id, _write_whole
-        )  # what everyone sees first, the slowest of a large run
+        row = cached_for_run(reader, run_id, _write_whole)  # what everyone sees first, the slowest of a large run
     else:
-        window_row = _write(reader, lanes, window)
+        row = _write(reader, lanes, window)
     busy = cached_for_run(reader, run_id, _list_busy) if with_busy else []
-    return window_row | {"busy": [at - first_us for stretch in busy for at in stretch]}
+    return row | {"busy": [at - first_us for stretch in busy for at in stretch]}
 
 
 def _write_whole(reader: sqlite3.Connection, run_id: str) -> dict[str, Any]:
