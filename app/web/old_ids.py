@@ -37,5 +37,5 @@ def _rename(name: str, text: Any) -> Any:
 
 
 def init_app(app: Flask) -> None:
-    """Look at every address before its view does."""
+    """Redirect the addresses of before, ahead of every view."""
     app.before_request(redirect_old_ids)

@@ -1,4 +1,4 @@
-"""Give the rows of a database of before version 8 ids of their content, wherever one points to another.
+"""Replace the ids of a database of before version 8 by ids of their content, wherever one points to another.
 
 It runs in the caller's transaction, with foreign keys off: on a whole database, or on what the trash has of a run.
 """

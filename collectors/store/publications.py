@@ -10,7 +10,7 @@ NEXT = "update publications set pub = pub + 1 returning pub"
 
 
 def publish_run(connection: sqlite3.Connection, run_id: str) -> None:
-    """Give a run the next number, in the transaction that changes it."""
+    """Number a run anew, in the transaction that changes it."""
     (pub,) = connection.execute(NEXT).fetchone()
     connection.execute("update runs set pub = :pub where id = :id", {"id": run_id, "pub": pub})
 
@@ -21,7 +21,7 @@ def publish_removal(connection: sqlite3.Connection) -> None:
 
 
 def number_runs(connection: sqlite3.Connection) -> None:
-    """Give numbers to the runs of a database of before; those that detection has not seen come last, so that it goes on
+    """Number the runs of a database of before; those that detection has not seen come last, so that it goes on
     from where it was.
     """
     row = connection.execute("select seen from detection").fetchone()

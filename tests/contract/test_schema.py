@@ -75,8 +75,8 @@ def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):
     runs = [row["id"] for row in connection.execute("select id from runs").fetchall()]
     assert all(index_run(connection, run_id).document_count for run_id in runs)
     assert all(delete_run(connection, run_id) for run_id in runs)
-    found = connection.execute("select rowid from search_words where search_words match 'forward OR run*'").fetchall()
-    assert (found, connection.execute("select count(*) from search_words").fetchone()[0]) == ([], 0)
+    matches = connection.execute("select rowid from search_words where search_words match 'forward OR run*'").fetchall()
+    assert (matches, connection.execute("select count(*) from search_words").fetchone()[0]) == ([], 0)
     # Texts wait for a week, with nothing that leads to them; where a query begins at any other table, it finds nothing.
     assert count_rows(connection).keys() == {"deleted_runs", "payloads", "publications"}
     assert len(prune_trash(connection, age_us=0)) == len(runs)

@@ -119,7 +119,7 @@ def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLi
 
 
 def _with_own_folder(job: Job) -> Job:
-    """Give each side a folder of its own for what a measurement leaves beside its numbers: a trace, a snapshot."""
+    """Use a folder of its own for what a measurement leaves beside its numbers: a trace, a snapshot."""
     if not (job.settings.export_profiler_trace or job.settings.snapshot_memory):
         return job
     folder = os.path.join(job.settings.output_directory or os.getcwd(), job.config.tags[TAG])

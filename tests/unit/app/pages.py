@@ -15,12 +15,12 @@ from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import BREAK_ID, FUNCTION_ID
 
 
-def _one(reader: sqlite3.Connection, sql: str) -> str:
+def _read_value(reader: sqlite3.Connection, sql: str) -> str:
     return str(reader.execute(sql).fetchone()[0])
 
 
 def _busiest(reader: sqlite3.Connection) -> str:
-    return _one(reader, "select run_id from run_totals order by compile_count desc, run_id limit 1")
+    return _read_value(reader, "select run_id from run_totals order by compile_count desc, run_id limit 1")
 
 
 def _overview(_reader: sqlite3.Connection) -> list[str]:
@@ -47,14 +47,18 @@ def _compile(reader: sqlite3.Connection) -> list[str]:
 
 def _graph_breaks(reader: sqlite3.Connection) -> list[str]:
     sorts = [f"/graph_breaks?sort={order}{way}" for order in GRAPH_BREAKS.orders for way in ("", ".asc")]
-    one = format_id(int(_one(reader, "select distinct_id from run_breaks order by break_count desc limit 1")))
-    return [*sorts, "/graph_breaks?q=print&gb=GB0059&function=f&suite=captures", f"/graph_breaks/{one}"]
+    break_id = format_id(
+        int(_read_value(reader, "select distinct_id from run_breaks order by break_count desc limit 1"))
+    )
+    return [*sorts, "/graph_breaks?q=print&gb=GB0059&function=f&suite=captures", f"/graph_breaks/{break_id}"]
 
 
 def _recompiles(reader: sqlite3.Connection) -> list[str]:
     sorts = [f"/recompiles?sort={order}{way}" for order in RECOMPILES.orders for way in ("", ".asc")]
-    one = format_id(int(_one(reader, "select cause_id from run_causes order by recompile_count desc limit 1")))
-    return [*sorts, "/recompiles?q=x&category=tensor_size&function=f&suite=captures", f"/recompiles/{one}"]
+    cause_id = format_id(
+        int(_read_value(reader, "select cause_id from run_causes order by recompile_count desc limit 1"))
+    )
+    return [*sorts, "/recompiles?q=x&category=tensor_size&function=f&suite=captures", f"/recompiles/{cause_id}"]
 
 
 def _compare_runs(reader: sqlite3.Connection) -> list[str]:
@@ -81,23 +85,29 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
 
 
 def _guards(reader: sqlite3.Connection) -> list[str]:
-    run_id = _one(reader, "select run_id from guard_sets group by run_id order by count(*) desc limit 1")
+    run_id = _read_value(reader, "select run_id from guard_sets group by run_id order by count(*) desc limit 1")
     page = f"/runs/{run_id}/guards"
     sql = "select artifact_id from guard_sets where run_id = ? order by id limit 2"
-    one, other = (number for (number,) in reader.execute(sql, (run_id,)))
+    first, other = (number for (number,) in reader.execute(sql, (run_id,)))
     sorts = [f"{page}?sort={order}{way}&limit=1" for order in guards.ORDERS for way in ("", ".asc")]
-    return [page, *sorts, f"{page}/{one}", f"{page}/{other}?q=x&order=largest&at=0", f"{page}/diff?a={one}&b={other}"]
+    return [
+        page,
+        *sorts,
+        f"{page}/{first}",
+        f"{page}/{other}?q=x&order=largest&at=0",
+        f"{page}/diff?a={first}&b={other}",
+    ]
 
 
 def _artifacts(reader: sqlite3.Connection) -> list[str]:
     rows = reader.execute("select run_id, min(id), max(id) from artifacts group by run_id, name order by 1, 2")
-    found = [(run_id, first, last) for run_id, first, last in rows]
-    pages = [f"/runs/{run_id}/artifacts/{first}" for run_id, first, _last in found]
-    diffs = [f"/runs/{run_id}/artifacts/diff?a={first}&b={last}" for run_id, first, last in found]
+    spans = [(run_id, first, last) for run_id, first, last in rows]
+    pages = [f"/runs/{run_id}/artifacts/{first}" for run_id, first, _last in spans]
+    diffs = [f"/runs/{run_id}/artifacts/diff?a={first}&b={last}" for run_id, first, last in spans]
     keys = reader.execute("select run_id, id from compiles order by id").fetchall()
     changes = [f"/runs/{run_id}/compiles/{key}/changes" for run_id, key in keys]
-    other = next(key for run_id, key in keys if run_id == found[0][0])
-    against = [f"{pages[0].rpartition('/')[0]}/diff?a={found[0][1]}&against={other}"]
+    other = next(key for run_id, key in keys if run_id == spans[0][0])
+    against = [f"{pages[0].rpartition('/')[0]}/diff?a={spans[0][1]}&against={other}"]
     return [*pages, *diffs, *changes, *against, *(f"/runs/{run_id}/compiles/{key}" for run_id, key in keys)]
 
 
@@ -130,7 +140,7 @@ def _aot(reader: sqlite3.Connection) -> list[str]:
 
 
 def _ranks(reader: sqlite3.Connection) -> list[str]:
-    run_id = _one(reader, "select run_id from processes where rank = 1 limit 1")
+    run_id = _read_value(reader, "select run_id from processes where rank = 1 limit 1")
     page = f"/runs/{run_id}/ranks"
     return [page, f"{page}?rows=all", f"{page}?start=1&column=1"]
 
@@ -143,7 +153,7 @@ def _stacks(reader: sqlite3.Connection) -> list[str]:
 
 
 def _shapes(reader: sqlite3.Connection) -> list[str]:
-    run_id = _one(reader, "select run_id from symbols order by run_id limit 1")
+    run_id = _read_value(reader, "select run_id from symbols order by run_id limit 1")
     page = f"/runs/{run_id}/shapes"
     return [page, f"{page}?limit=100"]
 
@@ -163,7 +173,7 @@ def _reports(reader: sqlite3.Connection) -> list[str]:
 
 def _models(reader: sqlite3.Connection) -> list[str]:
     sorts = [f"/models?sort={order}{way}&limit=2" for order in table.ORDERS for way in ("", ".asc")]
-    run_id = _one(reader, "select run_id from results order by id desc limit 1")
+    run_id = _read_value(reader, "select run_id from results order by id desc limit 1")
     filters = "q=e&suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&status=measured"
     more = [f"/models?run={run_id}", f"/models?{filters}", f"/runs/{run_id}/results", f"/models/Breaky?run={run_id}"]
     asked = [f"/api/v1/{address}" for address in ("models", "models/Breaky", f"runs/{run_id}/results")]
@@ -172,7 +182,7 @@ def _models(reader: sqlite3.Connection) -> list[str]:
 
 
 def _trends(reader: sqlite3.Connection) -> list[str]:
-    run_id = _one(reader, "select run_id from results order by id desc limit 1")
+    run_id = _read_value(reader, "select run_id from results order by id desc limit 1")
     of_set = "suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&branch=main"
     asked = [f"summary?run={run_id}", f"summary?{of_set}", f"trend?{of_set}", "trend?model=Breaky&last=all"]
     asked += [
@@ -185,8 +195,8 @@ def _trends(reader: sqlite3.Connection) -> list[str]:
 
 
 def _compare(reader: sqlite3.Connection) -> list[str]:
-    first, last = (_one(reader, f"select {way}(run_id) from results") for way in ("min", "max"))
-    commit = _one(reader, f"select git_commit from runs where id = '{first}'")
+    first, last = (_read_value(reader, f"select {way}(run_id) from results") for way in ("min", "max"))
+    commit = _read_value(reader, f"select git_commit from runs where id = '{first}'")
     sides = [
         f"base={first}&new={last}",
         f"base=commit:{commit[:9]}&new=branch:main",
@@ -207,7 +217,7 @@ def _alerts(_reader: sqlite3.Connection) -> list[str]:
 
 def _findings(reader: sqlite3.Connection) -> list[str]:
     ids = [key for (key,) in reader.execute("select id from findings order by id")]
-    run_id = _one(reader, "select first_run_id from findings order by id limit 1")
+    run_id = _read_value(reader, "select first_run_id from findings order by id limit 1")
     filters = (
         "state=any&handling=open&direction=worse&kind=step&suite=bench_models&model=Breaky&metric=speedup&branch=main"
     )

@@ -114,24 +114,24 @@ def test_what_points_elsewhere_to_a_thing_follows_it(old: Path) -> None:
         renamed = dict(map(tuple, store.execute("select old_id, id from old_ids where kind = 'break'")))
         ids = dict(map(tuple, store.execute("select fingerprint, id from distinct_breaks")))
         assert {fingerprint: renamed[number] for fingerprint, number in numbers.items()} == ids
-        (found,) = store.execute(
+        (match_count,) = store.execute(
             """
             select count(*) from search_documents
             where kind = 'function' and ref_id in (select id from functions)
               or kind = 'graph_break' and ref_id in (select id from distinct_breaks)
             """
         ).fetchone()
-        assert found == document_count > 0
+        assert match_count == document_count > 0
         causes = [
             cause
-            for row in store.execute("select evidence from findings")
-            for cause in json.loads(row["evidence"])["causes"]
+            for match_count in store.execute("select evidence from findings")
+            for cause in json.loads(match_count["evidence"])["causes"]
         ]
         linked = [parse_id(cause["break_id"]) for cause in causes if cause["kind"] == "graph_break"]
         assert linked and set(linked) <= set(ids.values())
         (baseline,) = store.execute(BASELINE)
-        kept = {cause["fingerprint"] for cause in json.loads(unpack(baseline["body"]))["causes"]}
-        assert kept == {content_digest("cause", "size-x", "bench_models.py", "Breaky.forward")[:32]}
+        fingerprints = {cause["fingerprint"] for cause in json.loads(unpack(baseline["body"]))["causes"]}
+        assert fingerprints == {content_digest("cause", "size-x", "bench_models.py", "Breaky.forward")[:32]}
 
 
 def test_detection_goes_on_where_it_was(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,8 +186,10 @@ def test_causes_that_become_one_add_up(old: Path) -> None:
         ).fetchone()
     migrate(old)
     with closing(open_writer(old)) as store:
-        found = store.execute("select distinct id from old_ids where kind = 'cause' and old_id in (9999, ?)", (number,))
-        ((cause_id,),) = found.fetchall()
+        cursor = store.execute(
+            "select distinct id from old_ids where kind = 'cause' and old_id in (9999, ?)", (number,)
+        )
+        ((cause_id,),) = cursor.fetchall()
         rows = store.execute(
             """
             select run_id, guard_failure_count, recompile_count, compile_us

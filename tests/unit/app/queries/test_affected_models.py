@@ -17,14 +17,14 @@ from tests.unit.app.plan import assert_no_scan
 
 
 @pytest.mark.parametrize(
-    ("subject", "kept", "count"),
+    ("subject", "stored", "count"),
     [(GRAPH_BREAKS, "distinct_id from run_breaks", 2), (RECOMPILES, "cause_id from run_causes", 1)],
 )
 def test_a_model_is_listed_once_with_its_newest_speedup(
-    store: sqlite3.Connection, reader: sqlite3.Connection, subject: AnySubject, kept: str, count: int
+    store: sqlite3.Connection, reader: sqlite3.Connection, subject: AnySubject, stored: str, count: int
 ) -> None:
     bench_suite(store)
-    (model,) = list_affected_models(reader, subject, reader.execute(f"select {kept}").fetchone()[0])
+    (model,) = list_affected_models(reader, subject, reader.execute(f"select {stored}").fetchone()[0])
     speedup = "select speedup from results join series on series.id = series_id where model = 'Breaky' and run_id = ?"
     newest = reader.execute(f"{speedup} and experiment = 'performance'", (RUNS[-1],)).fetchone()[0]
     assert (model.model, model.run_id, model.event_count, model.speedup) == ("Breaky", RUNS[-1], count, newest)
@@ -32,13 +32,13 @@ def test_a_model_is_listed_once_with_its_newest_speedup(
 
 
 @pytest.mark.parametrize(
-    ("path", "kept"), [("graph_breaks", "distinct_id from run_breaks"), ("recompiles", "cause_id from run_causes")]
+    ("path", "stored"), [("graph_breaks", "distinct_id from run_breaks"), ("recompiles", "cause_id from run_causes")]
 )
 def test_the_page_links_to_the_model(
-    client: FlaskClient, store: sqlite3.Connection, reader: sqlite3.Connection, path: str, kept: str
+    client: FlaskClient, store: sqlite3.Connection, reader: sqlite3.Connection, path: str, stored: str
 ) -> None:
     bench_suite(store)
-    said = client.get(f"/{path}/{format_id(reader.execute(f'select {kept}').fetchone()[0])}").text
-    address = said.partition('href="/models/Breaky')[2].partition('"')[0].replace("&amp;", "&")
-    assert "Models affected" in said
+    text = client.get(f"/{path}/{format_id(reader.execute(f'select {stored}').fetchone()[0])}").text
+    address = text.partition('href="/models/Breaky')[2].partition('"')[0].replace("&amp;", "&")
+    assert "Models affected" in text
     assert client.get(f"/models/Breaky{address}").status_code == 200

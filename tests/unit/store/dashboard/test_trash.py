@@ -107,15 +107,15 @@ def test_a_run_comes_back_beside_others_that_took_its_numbers(store: sqlite3.Con
 
 
 def test_a_run_is_gone_for_good_after_a_week_and_not_before(store: sqlite3.Connection) -> None:
-    run_id, kept = list_runs(store)[:2]
+    run_id, restored_id = list_runs(store)[:2]
     delete_run(store, run_id, now_us=0)
-    delete_run(store, kept, now_us=10)
+    delete_run(store, restored_id, now_us=10)
     assert prune_trash(store, now_us=WEEK_US - 1) == []
     assert prune_trash(store, now_us=WEEK_US) == [run_id]
     with pytest.raises(CannotRestore, match="for good"):
         restore_run(store, run_id)
     before = store.execute("select count(*) from payloads").fetchone()[0]
-    assert restore_run(store, kept)  # with the texts that both had
+    assert restore_run(store, restored_id)  # with the texts that both had
     assert store.execute("pragma foreign_key_check").fetchall() == []
     assert store.execute("select count(*) from payloads").fetchone()[0] == before > 0
 

@@ -46,8 +46,8 @@ def test_a_result_keeps_known_numbers_in_columns_and_the_others_by_name(store: s
     (row,) = rows(store, FIRST)
     assert (row["speedup"], row["graph_breaks"], row["abs_latency_ms"]) == (1.25, 2, None)
     assert [tuple(row) for row in store.execute("select name, value from result_values")] == [("odd column", 7.5)]
-    kept = {row["name"]: json.loads(unpack(row["body"])) for row in store.execute("select * from result_repeats")}
-    assert kept == FIRST.repeats
+    repeats = {row["name"]: json.loads(unpack(row["body"])) for row in store.execute("select * from result_repeats")}
+    assert repeats == FIRST.repeats
 
 
 def test_a_result_given_twice_is_one(store: sqlite3.Connection) -> None:
@@ -67,7 +67,7 @@ def test_another_batch_size_or_experiment_is_another_row_of_its_own_or_the_same_
 ) -> None:
     other = replace(FIRST, sequence=2, batch_size=16)
     failed = replace(FIRST, sequence=3, experiment="accuracy", status="failed", reason="OOM", values={})
-    found = rows(store, FIRST, other, failed)
+    recorded = rows(store, FIRST, other, failed)
     first, second = [row["id"] for row in store.execute("select id from series order by batch_size")]
-    assert [row["series_id"] for row in found] == [first, second, first]
+    assert [row["series_id"] for row in recorded] == [first, second, first]
     assert tuple(store.execute("select result_count, failed_result_count from run_totals").fetchone()) == (3, 1)

@@ -74,8 +74,8 @@ def test_pages_visit_every_break_once_in_order(recorded_reader: sqlite3.Connecti
 @pytest.fixture
 def seeded(store: sqlite3.Connection) -> tuple[int, int]:
     """Add two breaks: `print` in both runs, `100%_sure` in the newer one alone."""
-    one = add_function(store, "Model.forward", "model.py")
-    first = add_distinct_break(store, "print", one, gb_id="GB0059", gb_type="Builtin", source_line="print(x)")
+    function_id = add_function(store, "Model.forward", "model.py")
+    first = add_distinct_break(store, "print", function_id, gb_id="GB0059", gb_type="Builtin", source_line="print(x)")
     second = add_distinct_break(store, "100%_sure", None)
     for number, suite in enumerate(("a", "b")):
         add_run(store, f"R{number}", suite=suite, started_us=START_US + number)
@@ -108,9 +108,9 @@ def test_each_filter_lets_its_breaks_through(
 
 def test_a_filter_of_runs_counts_in_those_runs_alone(reader: sqlite3.Connection, seeded: tuple[int, int]) -> None:
     for suite, count in (("a", 3), ("b", 3), (None, 6)):
-        wanted = GRAPH_BREAKS.read_filter({"suite": suite} if suite else {})
-        found = list_reasons(SqliteEngine(reader), GRAPH_BREAKS, wanted).rows
-        assert {graph_break.id: graph_break.break_count for graph_break in found}[format_id(seeded[0])] == count
+        selection = GRAPH_BREAKS.read_filter({"suite": suite} if suite else {})
+        reasons = list_reasons(SqliteEngine(reader), GRAPH_BREAKS, selection).rows
+        assert {graph_break.id: graph_break.break_count for graph_break in reasons}[format_id(seeded[0])] == count
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_one_break_has_its_runs_history_and_events(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
     for row in list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, limit=5).rows:
-        one = get_reason(SqliteEngine(recorded_reader), GRAPH_BREAKS, parse_id(row.id))
-        assert one == row
+        reason = get_reason(SqliteEngine(recorded_reader), GRAPH_BREAKS, parse_id(row.id))
+        assert reason == row
         runs = list_affected_runs(SqliteEngine(recorded_reader), GRAPH_BREAKS, parse_id(row.id), limit=500).rows
         assert sum(run.count for run in runs) == row.break_count
         text = recorded_client.get(f"/graph_breaks/{row.id}").text

@@ -35,7 +35,7 @@ HOSTILE = {"who": "<script>alert(1)</script>", "text": f"{BAD}\r\n{RTL}\n" + "x"
 
 
 @pytest.fixture
-def found(store: sqlite3.Connection) -> None:
+def stored_changes(store: sqlite3.Connection) -> None:
     bench_suite(store)
     keep_one_of_each(store)
 
@@ -46,10 +46,10 @@ def text_of(client: FlaskClient, address: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 def test_the_list_says_what_changed_between_which_commits_and_whom_it_concerns(client: FlaskClient) -> None:
     page = text_of(client, "/findings")
-    said = (
+    phrases = (
         "Between a1b2c3d4 (2026-11-18 11:06) and e5f6a7b8 (2026-11-19 11:06): 2 commits",
         "by Ada, Kim",
         "torch 2.11.0 → 2.12.0",
@@ -61,7 +61,7 @@ def test_the_list_says_what_changed_between_which_commits_and_whom_it_concerns(c
         "passed → fails",
         "Series were last looked at 2026-11-21",
     )
-    assert [text for text in said if text not in page] == []
+    assert [text for text in phrases if text not in page] == []
     assert "Hungry" not in page  # withdrawn
 
 
@@ -82,14 +82,14 @@ def test_the_list_says_what_changed_between_which_commits_and_whom_it_concerns(c
         ("since=2026-11-21", set()),
     ],
 )
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 def test_a_filter_is_the_same_on_the_page_and_in_the_api(client: FlaskClient, query: str, expected: set[str]) -> None:
     rows = client.get(f"/api/v1/findings?{query}").json["data"]  # type: ignore[index]
     assert {row["id"] for row in rows} == expected
     assert set(re.findall(r'href="/findings/(\w+)"', client.get(f"/findings?{query}").text)) == expected
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 @pytest.mark.parametrize(
     "query", ["state=odd", "kind=odd", "since=odd", "odd=1", "cursor=odd", "recovered=1", "limit=0"]
 )
@@ -143,28 +143,28 @@ def test_one_range_is_one_group_and_the_worst_come_first(store: sqlite3.Connecti
     assert group_incidents(rows, [RangeCount("X", "Y", "worse", 9)])[0].counts == []
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 def test_counts_and_series_come_from_one_statement_each(reader: sqlite3.Connection) -> None:
     counts = count_findings(reader)
     assert (counts.finding_count, counts.worse_count, counts.better_count, counts.changed_count) == (10, 5, 1, 1)
     assert (counts.suspected_count, counts.recovered_count, counts.open_count) == (1, 1, 7)
-    found = list_series_findings(reader, "model", "bench_models", ["Breaky", "Hungry"])
-    assert {change.id for change in found} == {ONE, "drift", "changed"}
+    series_findings = list_series_findings(reader, "model", "bench_models", ["Breaky", "Hungry"])
+    assert {change.id for change in series_findings} == {ONE, "drift", "changed"}
     assert [series_finding.id for series_finding in list_series_findings(reader, "suite", "bench_models")] == ["suite"]
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 def test_each_finding_has_a_page_with_its_facts(client: FlaskClient, reader: sqlite3.Connection) -> None:
     for (finding_id,) in reader.execute("select id from findings"):
         text_of(client, f"/findings/{finding_id}")
     page = text_of(client, f"/findings/{ONE}")
-    said = (
+    phrases = (
         "0.650×, over 12 runs",
         "the noise of 16 runs",
         "e5f6a7b8e5f6 Ada Print the shape",
         "confirmed by a later run",
     )
-    assert [text for text in said if text not in page] == []
+    assert [text for text in phrases if text not in page] == []
     links = client.get(f"/findings/{ONE}").text
     assert f"/compare?base={RUNS[0]}&amp;new={RUNS[1]}" in links
     assert "/trends?model=Breaky&amp;metric=speedup&amp;branch=main&amp;suite=bench_models" in links
@@ -173,7 +173,7 @@ def test_each_finding_has_a_page_with_its_facts(client: FlaskClient, reader: sql
     assert "history between these two runs" in text_of(client, "/findings/runs")
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 @pytest.mark.parametrize("address", [f"/findings/{ONE}", "/findings/suite", "/findings/fails", "/findings/gone"])
 def test_the_chart_has_the_series_its_levels_and_the_range(client: FlaskClient, address: str) -> None:
     figure = _figures(client.get(address).text)["finding"]
@@ -185,20 +185,20 @@ def test_the_chart_has_the_series_its_levels_and_the_range(client: FlaskClient, 
     assert len(go.Figure(figure).data) == len(names)
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 def test_what_a_person_does_is_kept_with_name_and_time_and_leads_back(client: FlaskClient) -> None:
     for action, text in (("acknowledge", ""), ("note", "since the driver"), ("ignore", "known"), ("reopen", "")):
         answer = client.post(f"/findings/{ONE}", data={"action": action, "who": " Ada  L. ", "text": text})
         assert (answer.status_code, answer.location) == (303, f"/findings/{ONE}#said")
     page = text_of(client, f"/findings/{ONE}")
-    for said in ("acknowledged it", "noted", "ignores it", "opened it again"):
-        assert re.search(rf"Ada L\. {said} 20\d\d-\d\d-\d\d \d\d:\d\d", page), said
+    for reported in ("acknowledged it", "noted", "ignores it", "opened it again"):
+        assert re.search(rf"Ada L\. {reported} 20\d\d-\d\d-\d\d \d\d:\d\d", page), reported
     assert "since the driver" in page
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "message"),
     [
         ({"action": "ignore", "who": "Ada", "text": " "}, "text: to ignore a finding, say why"),
         ({"action": "note", "who": "Ada"}, "text: a note needs some words"),
@@ -208,17 +208,19 @@ def test_what_a_person_does_is_kept_with_name_and_time_and_leads_back(client: Fl
         ({"action": "odd", "who": "Ada", "text": "kept"}, "'odd' cannot be done"),
     ],
 )
-def test_what_cannot_be_kept_comes_back_as_it_was_typed(client: FlaskClient, typed: dict[str, str], said: str) -> None:
+def test_what_cannot_be_kept_comes_back_as_it_was_typed(
+    client: FlaskClient, typed: dict[str, str], message: str
+) -> None:
     answer = client.post(f"/findings/{ONE}", data=typed)
     page = html.unescape(answer.text)
     assert answer.status_code == 400
-    assert f"Nothing was kept. {said}" in page
+    assert f"Nothing was kept. {message}" in page
     assert f'name="who" value="{typed["who"]}"' in page
     assert f"\n{typed.get('text', '')}</textarea>" in page
     assert "nobody has answered it yet" in page
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 def test_hostile_words_stay_words(client: FlaskClient, store: sqlite3.Connection) -> None:
     commit = {"hash": BAD, "author": BAD, "subject": BAD + RTL, "time_us": 1}
     evidence = EVIDENCE | {
@@ -233,13 +235,13 @@ def test_hostile_words_stay_words(client: FlaskClient, store: sqlite3.Connection
         page = client.get(address).text
         assert "<script>alert" not in page and "{{7*7}}49" not in page, address
         tags = _Seen(page).tags
-        assert [name for _, found in tags for name in found if name.startswith("on")] == [], address
+        assert [name for _, attributes in tags for name in attributes if name.startswith("on")] == [], address
         assert [tag for tag, _ in tags if tag == "img"] == [], address
-    said = client.get("/api/v1/findings/bad").json["data"]["words"][0]  # type: ignore[index]
-    assert (said["who"], said["text"]) == (HOSTILE["who"], HOSTILE["text"].strip())
+    comment = client.get("/api/v1/findings/bad").json["data"]["words"][0]  # type: ignore[index]
+    assert (comment["who"], comment["text"]) == (HOSTILE["who"], HOSTILE["text"].strip())
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("stored_changes")
 def test_findings_show_on_the_overview_their_run_their_model_and_trend(client: FlaskClient) -> None:
     overview = text_of(client, "/")
     assert "7 lasting changes that nobody answered yet" in overview
@@ -271,8 +273,8 @@ def test_another_site_cannot_speak_for_anyone(client: FlaskClient, store: sqlite
     data = {"action": "acknowledge", "who": "Eve"}
     answer = client.post(f"/findings/{ONE}", data=data, headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 403
-    found = get_finding(store, ONE)
-    assert found is not None and found.handling == "open"
+    finding = get_finding(store, ONE)
+    assert finding is not None and finding.handling == "open"
 
 
 def test_one_answer_may_be_for_all_of_a_range(client: FlaskClient, store: sqlite3.Connection) -> None:

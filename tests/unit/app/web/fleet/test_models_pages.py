@@ -170,16 +170,16 @@ def test_a_model_has_its_history_its_breaks_and_the_command(client: FlaskClient)
 
 
 @pytest.mark.parametrize(
-    ("device", "faults", "said"), [("cuda", 277.0, True), ("cuda", 5.0, False), ("cpu", 277.0, False)]
+    ("device", "faults", "is_named"), [("cuda", 277.0, True), ("cuda", 5.0, False), ("cpu", 277.0, False)]
 )
 def test_page_faults_of_a_call_are_shown(
-    client: FlaskClient, store: sqlite3.Connection, device: str, faults: float, said: bool
+    client: FlaskClient, store: sqlite3.Connection, device: str, faults: float, is_named: bool
 ) -> None:
     values = {**MLP.values, "compiled_page_faults": faults, "eager_page_faults": 0.0}
     add_results(store, RUNS[0], measure(device=device, values=values))
     page = text_of(client, "/models/mlp")
     assert f"Page faults per call: {faults:g} compiled, 0 eager." in page
-    assert ("frame stack may be the cause" in page) == said
+    assert ("frame stack may be the cause" in page) == is_named
 
 
 @pytest.mark.usefixtures("suite")

@@ -27,13 +27,13 @@ HOUR_US = 3_600_000_000
 
 
 def _tiles(text: str) -> dict[str, str]:
-    found = re.findall(r"<dt>(.*?)</dt>\s*<dd class=\"tile__value\">(?:<a [^>]*>)?(.*?)<", text)
-    return {label: value.replace("\u202f", "") for label, value in found}
+    matches = re.findall(r"<dt>(.*?)</dt>\s*<dd class=\"tile__value\">(?:<a [^>]*>)?(.*?)<", text)
+    return {label: value.replace("\u202f", "") for label, value in matches}
 
 
 def _figures(text: str) -> dict[str, Any]:
-    found = re.findall(r'<script type="application/json" id="([^"]+)-data"[^>]*>(.*?)</script>', text, re.DOTALL)
-    return {name: json.loads(body) for name, body in found}
+    matches = re.findall(r'<script type="application/json" id="([^"]+)-data"[^>]*>(.*?)</script>', text, re.DOTALL)
+    return {name: json.loads(body) for name, body in matches}
 
 
 def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:

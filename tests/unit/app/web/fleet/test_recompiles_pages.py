@@ -114,9 +114,9 @@ def test_one_cause_has_its_runs_values_and_suggestion(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
     for row in list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=5).rows:
-        one = get_reason(SqliteEngine(recorded_reader), RECOMPILES, parse_id(row.id))
-        assert one is not None
-        assert (one.recompile_count, one.run_count) == (row.recompile_count, row.run_count)
+        reason = get_reason(SqliteEngine(recorded_reader), RECOMPILES, parse_id(row.id))
+        assert reason is not None
+        assert (reason.recompile_count, reason.run_count) == (row.recompile_count, row.run_count)
         runs = list_affected_runs(SqliteEngine(recorded_reader), RECOMPILES, parse_id(row.id), limit=500).rows
         assert sum(run.count for run in runs) == row.recompile_count
         text = html.unescape(recorded_client.get(f"/recompiles/{row.id}").text)

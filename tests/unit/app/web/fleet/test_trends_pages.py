@@ -45,8 +45,8 @@ def text_of(client: FlaskClient, address: str) -> str:
 @pytest.mark.usefixtures("suite")
 def test_the_overview_answers_at_a_glance_with_the_definition_by_name(client: FlaskClient) -> None:
     page = text_of(client, "/")
-    said = ("45.5 %", "1.119×", "over 5 models", "Graph breaks per model 0.8", "PyTorch HUD", "the previous run")
-    assert [text for text in said if text not in page] == []
+    phrases = ("45.5 %", "1.119×", "over 5 models", "Graph breaks per model 0.8", "PyTorch HUD", "the previous run")
+    assert [text for text in phrases if text not in page] == []
     assert "inference · float32 · NVIDIA H200 · inductor" in page
     assert "Compile runs" in page
     runner = text_of(client, "/?definition=runner")
@@ -207,8 +207,8 @@ def test_what_no_run_has_is_a_sentence_and_no_chart(client: FlaskClient) -> None
     page = client.get("/?definition=summarize_perf").text
     assert "summarize_perf.py knows no pass rate" in page and "headline-pass_ratio-data" not in page
     assert "headline-geomean_speedup-data" in page
-    said = text_of(client, "/trends?definition=summarize_perf&metric=pass_ratio&metric=speedup")
-    assert "Pass rate: no run here has one by summarize_perf.py" in said
+    text = text_of(client, "/trends?definition=summarize_perf&metric=pass_ratio&metric=speedup")
+    assert "Pass rate: no run here has one by summarize_perf.py" in text
 
 
 @pytest.mark.usefixtures("suite")
@@ -218,8 +218,8 @@ def test_the_axis_of_commits_is_in_the_order_of_ancestry_and_says_what_is_not_kn
     note = "is not known, so the time of the first run with it says where it stands"
     assert note in text_of(client, "/trends?axis=commit")
     assert note not in text_of(client, "/trends")
-    found = store.execute("select id, git_commit from runs where source = 'bench' order by started_us").fetchall()
-    hashes = {row["id"]: row["git_commit"] for row in found}
+    runs = store.execute("select id, git_commit from runs where source = 'bench' order by started_us").fetchall()
+    hashes = {row["id"]: row["git_commit"] for row in runs}
     newest_first = list(reversed(list(dict.fromkeys(hashes.values()))))
     save_commits(
         store,
