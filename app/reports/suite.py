@@ -16,7 +16,6 @@ from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, TableSelec
 from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.incidents.messages import DIRECTION_WORDS, describe_finding, describe_state
 from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric
-from compileboard.app.analysis.models.labels import describe_accuracy
 from compileboard.app.analysis.models.summaries import format_number
 from compileboard.app.analysis.trends.lines import TrendLine, build_suite_line
 from compileboard.app.charts.trends import chart_metric, list_table_rows, share_runs
@@ -84,7 +83,6 @@ def write_html(suite: SuiteScreen, written_us: int) -> bytes:
         "show_number": lambda metric, value: format_number(metric, value, suite.definition),
         "moved": list_moved(compared) if compared else [],
         "describe": lambda entry: describe_entry(entry, shown),
-        "describe_accuracy": describe_accuracy,
         "failure_words": FAILURE_WORDS,
         "words": messages,
         "summaries": {summary.run_id: summary for summary in suite.summaries},

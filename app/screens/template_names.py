@@ -12,6 +12,14 @@ from compileboard.app.analysis import labels
 from compileboard.app.analysis.artifacts.labels import describe_name
 from compileboard.app.analysis.compiles import name_ending
 from compileboard.app.analysis.guards.breakdown import describe_kind
+from compileboard.app.analysis.models.labels import (
+    describe_accuracy,
+    describe_missing,
+    describe_page_faults,
+    describe_speedup,
+    describe_status,
+    describe_verdict,
+)
 from compileboard.app.analysis.ranks.comparison import ASPECTS
 from compileboard.app.analysis.ranks.divergence import describe_caches
 from compileboard.app.analysis.shapes import describe_guard, describe_range
@@ -24,12 +32,18 @@ from compileboard.collectors.contract.rejects import KINDS
 TEMPLATE_NAMES = {
     "words": labels,
     "aspects": ASPECTS,
+    "describe_accuracy": describe_accuracy,
     "describe_caches": describe_caches,
     "describe_ending": describe_ending,
     "describe_guard": describe_guard,
     "describe_kind": describe_kind,
+    "describe_missing": describe_missing,
     "describe_name": describe_name,
+    "describe_page_faults": describe_page_faults,
     "describe_range": describe_range,
+    "describe_speedup": describe_speedup,
+    "describe_status": describe_status,
+    "describe_verdict": describe_verdict,
     "find_phase": find_phase,
     "gb_url": gb_url,
     "is_library_name": is_library_name,

@@ -10,7 +10,6 @@ from typing import Any
 
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
 from compileboard.app.analysis.labels import sum_phases
-from compileboard.app.analysis.models import labels as result_labels
 from compileboard.app.charts.base import Chart
 from compileboard.app.charts.compiles import chart_compiles
 from compileboard.app.queries.run import artifacts, compiles, trace_files
@@ -142,10 +141,6 @@ def _list_values(contents: Contents) -> dict[str, Any]:
         "scripts": list_scripts(charted),
         "policy": make_policy(charted),
         "chart": _chart(contents) if charted else None,
-        "describe_status": result_labels.describe_status,
-        "describe_verdict": result_labels.describe_verdict,
-        "describe_missing": result_labels.describe_missing,
-        "describe_speedup": result_labels.describe_speedup,
         "version": __version__,
     }
 

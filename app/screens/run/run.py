@@ -134,6 +134,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
 
 def read_facts(reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases) -> RunFacts:
     """Read what a run's advice is made of; what its totals say there is none of is not asked for."""
+    has_breaks = run.compile_count or run.graph_break_count  # a file of results tells of breaks without their compiles
     cacheable = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
     return RunFacts(
         compile_us=run.compile_us,
@@ -141,8 +142,8 @@ def read_facts(reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases)
         failures=failures.count_failed(reader, run.id) if run.failure_count else (),
         raised=failures.list_runtime_failures(reader, run.id) if run.runtime_failure_count else (),
         limit_hits=recompiles.list_limit_hits(reader, run.id, limit=100).rows if run.recompile_limit_count else (),
-        causes=recompiles.list_causes(reader, run.id, limit=MOST_FACTS).rows,
-        breaks=graph_breaks.list_distinct_breaks(reader, run.id, limit=MOST_FACTS).rows,
+        causes=recompiles.list_causes(reader, run.id, limit=MOST_FACTS).rows if run.compile_count else (),
+        breaks=graph_breaks.list_distinct_breaks(reader, run.id, limit=MOST_FACTS).rows if has_breaks else (),
         caches=failures.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
         skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows if run.cudagraph_skip_count else (),
         changed=[settings for _process, settings in run_detail.list_changed_configs(reader, run.id)],

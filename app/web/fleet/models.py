@@ -9,14 +9,6 @@ from flask.blueprints import BlueprintSetupState
 from werkzeug.routing import PathConverter
 
 from compileboard.app.analysis.incidents import messages
-from compileboard.app.analysis.models.labels import (
-    describe_accuracy,
-    describe_missing,
-    describe_page_faults,
-    describe_speedup,
-    describe_status,
-    describe_verdict,
-)
 from compileboard.app.analysis.models.series import FIELDS, ModelSeries, read_name, write_name
 from compileboard.app.analysis.models.table import SummedSet
 from compileboard.app.charts.models import chart_history
@@ -75,14 +67,6 @@ SORTS = (
     ("time", "measured last"),
 )
 _SET_FILTERS = ("suite", "mode", "dtype", "device", "backend")
-_WORDS = {
-    "describe_status": describe_status,
-    "describe_accuracy": describe_accuracy,
-    "describe_missing": describe_missing,
-    "describe_speedup": describe_speedup,
-    "describe_verdict": describe_verdict,
-    "describe_page_faults": describe_page_faults,
-}
 
 
 def _read_page() -> tuple[str | None, str | None, int]:
@@ -97,7 +81,7 @@ def _read_page() -> tuple[str | None, str | None, int]:
 def _describe(screen: ResultsScreen) -> dict[str, Any]:
     """Return what the tables of results need beside the screen."""
     addresses = [_address_set(configuration) for configuration in screen.sets]
-    return {"screen": screen, "sorts": SORTS, "addresses": addresses, **_WORDS}
+    return {"screen": screen, "sorts": SORTS, "addresses": addresses}
 
 
 def _address_set(configuration: SummedSet) -> str:
@@ -162,7 +146,6 @@ def show(model: str) -> str:
         cells=messages,
         has_charts=True,
         label_category=label_category,
-        **_WORDS,
     )
 
 
