@@ -31,7 +31,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     file: fields.FileName
     line: fields.LineNumber
     source_line: fields.SourceLine
@@ -40,7 +40,7 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class ShapeGuard(_Place):
+class ShapeGuard(_Location):
     """A condition that the compiled code holds under."""
 
     expression: Annotated[str | None, "The condition as torch writes it."]
@@ -50,7 +50,7 @@ class ShapeGuard(_Place):
 
 
 @dataclass(frozen=True)
-class Specialization(_Place):
+class Specialization(_Location):
     """It was fixed to one value."""
 
     value: Annotated[str | None, "The value that is compiled in."]
@@ -59,7 +59,7 @@ class Specialization(_Place):
 
 
 @dataclass(frozen=True)
-class ShapeSymbol(_Place):
+class ShapeSymbol(_Location):
     """One symbol of a compile."""
 
     symbol: Annotated[str, "torch's name: `s77`, or `u0` where its value is known only when the code runs."]

@@ -31,7 +31,7 @@ SLACK_BYTES = 1 << 30  # what a database may grow beyond the log: its indexes, a
 ASK_EVERY_S = 0.5
 PAUSE_SIGNAL = signal.SIGUSR1  # collectors.pipeline.import_progress listens to it
 INTERRUPTED = -1  # sequence of the end that is written for an import that could not write its own
-_KEPT_VARIABLES = ("PATH", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
+_PASSED_VARIABLES = ("PATH", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
 _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects", "run_id")
 
 
@@ -54,7 +54,7 @@ def build_command(settings: Settings, options: ImportOptions, target: str) -> li
 
 def build_environ(folder: Path) -> dict[str, str]:
     """Make an environment without anything of the server's: whatever is secret stays here."""
-    environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    environment = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     return environment | {
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -158,7 +158,7 @@ def _finish(slot: QueueEntry, last: dict[str, Any], code: int, late: bool, error
         slot.save(state="failed", run_id=None, message=message)
         return
     _close_run(slot, settings)
-    slot.save(state="failed", message=_explain(last, code, late, _tail(errors), settings) + _kept(slot))
+    slot.save(state="failed", message=_explain(last, code, late, _tail(errors), settings) + _describe_stored(slot))
 
 
 def _outcome(last: dict[str, Any], code: int) -> str:
@@ -197,7 +197,7 @@ def _name_settings(message: str) -> str:
     return f" Setting{'s' * (len(names) > 1)}: {', '.join(f'COMPILEBOARD_UPLOAD_{name}' for name in names)}."
 
 
-def _kept(slot: QueueEntry) -> str:
+def _describe_stored(slot: QueueEntry) -> str:
     if slot.upload.run_id and slot.upload.record_count:
         return " What was read until then is kept; sending the log again reads the rest."
     return ""

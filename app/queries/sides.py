@@ -74,7 +74,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class NamedSide:
-    """What a text names: runs, the newest first, or a baseline."""
+    """The runs that a text names, the newest first, or a baseline."""
 
     asked: str
     runs: tuple[RunDetail, ...]
@@ -117,15 +117,15 @@ def find_word(engine: Engine, word: str, run: RunRow | None = None) -> RunRow:
     """
     clock = read_clock()
     if run is None:
-        found = get_newest_run(engine, clock)
+        run_row = get_newest_run(engine, clock)
         lack = "run in this database; record one with `compileboard-collect bench` or `run`"
     else:
-        found = get_other(engine, run, word, clock)
+        run_row = get_other(engine, run, word, clock)
         kind = "earlier" if word == "previous" else "other"
         lack = f"{kind} run named {run.name!r} of the same suite as run {run.id}"
-    if found is None:
+    if run_row is None:
         raise FilterError(f"there is no {lack}")
-    return found
+    return run_row
 
 
 def find_side(connection: sqlite3.Connection, engine: Engine, text: str, name: str) -> NamedSide:
@@ -182,19 +182,19 @@ def find_default(
 def list_side_choices(connection: sqlite3.Connection, engine: Engine, limit: int = 200) -> list[SideChoice]:
     """List what a page offers: the newest runs, and their commits, branches and versions of torch; baselines."""
     rows = engine.rows(CHOICES_SQL, {"limit": limit})
-    found: dict[str, SideChoice] = {}
+    choices: dict[str, SideChoice] = {}
     for kind, column in (("branch", "git_branch"), ("torch", "torch_version"), ("commit", "git_commit")):
         for row in rows:
             value = row[column]
             if value:
                 asked = f"{kind}:{value[:12] if kind == 'commit' else value}"
-                found.setdefault(asked, SideChoice(asked, "its newest runs", row["started_us"]))
+                choices.setdefault(asked, SideChoice(asked, "its newest runs", row["started_us"]))
     for baseline in list_baselines(connection, limit=50).rows:
         asked = f"baseline:{baseline.name}"
-        found[asked] = SideChoice(asked, "a stored baseline", None)
+        choices[asked] = SideChoice(asked, "a stored baseline", None)
     for row in rows[:50]:
-        found[row["id"]] = SideChoice(row["id"], row["name"], row["started_us"])
-    return list(found.values())
+        choices[row["id"]] = SideChoice(row["id"], row["name"], row["started_us"])
+    return list(choices.values())
 
 
 def name_baselines(connection: sqlite3.Connection) -> str:

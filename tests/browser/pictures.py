@@ -1,4 +1,4 @@
-"""Draw README's pictures, the overview over the demo's history: `python -m tests.browser.pictures`."""
+"""Take README's pictures, the overview over the demo's history: `python -m tests.browser.pictures`."""
 
 from __future__ import annotations
 

@@ -291,8 +291,8 @@ def test_a_run_shows_itself_and_hostile_text_is_text(board: Board) -> None:
 
 def test_a_trend_marks_the_findings_of_its_series(board: Board, client: FlaskClient) -> None:
     trend = board.trend("speedup", model="Breaky")
-    found = board.findings(model="Breaky", metric="speedup", state="any", handling="any", subject="model")
-    assert {change.id for change in trend.changes} <= set(found["id"]) and trend.changes
+    findings = board.findings(model="Breaky", metric="speedup", state="any", handling="any", subject="model")
+    assert {change.id for change in trend.changes} <= set(findings["id"]) and trend.changes
     marks = [text for trace in trend.figure().data if trace.yaxis == "y2" for text in trace.hovertext or ()]
     page = client.get("/trends?model=Breaky&metric=speedup&suite=bench_models").text
     assert marks and all(text.partition(":")[0] in page for text in marks)
@@ -300,13 +300,13 @@ def test_a_trend_marks_the_findings_of_its_series(board: Board, client: FlaskCli
 
 
 def test_a_graph_break_and_a_cause_have_the_api_s_history(board: Board, client: FlaskClient) -> None:
-    for path, frame, one in (
+    for path, frame, open_history in (
         ("graph_breaks", board.graph_breaks(), board.graph_break),
         ("recompiles", board.recompiles(), board.recompile),
     ):
-        found = one(frame["id"][0])
+        history = open_history(frame["id"][0])
         answer: Any = client.get(f"/api/v1/{path}/{frame['id'][0]}").json["data"]  # type: ignore[index]
-        assert found.frame()["count"].tolist() == [point["count"] for point in answer["history"]]
-        assert (found.detail.reason, found.detail.run_count) == (answer["reason"], answer["run_count"])
+        assert history.frame()["count"].tolist() == [point["count"] for point in answer["history"]]
+        assert (history.detail.reason, history.detail.run_count) == (answer["reason"], answer["run_count"])
         with pytest.raises(LookupError, match=r"There is no (graph break|cause of recompiles) none"):
-            one("none")
+            open_history("none")

@@ -39,7 +39,7 @@ def load(pieces: Iterable[bytes]) -> Any:
 
 
 def same(table: Any, written: str) -> None:
-    """Hold a table against the CSV of the same rows, number by number and text by text."""
+    """Compare a table with the CSV of the same rows, number by number and text by text."""
     rows = list(csv.DictReader(io.StringIO(written, newline="")))
     assert table.num_rows == len(rows)
     for field in table.schema:

@@ -70,7 +70,7 @@ def test_a_restored_run_is_as_it_was(store: sqlite3.Connection) -> None:
 
 
 def tell(store: sqlite3.Connection, run_id: str) -> list[tuple[object, ...]]:
-    """Tell a run by what its rows and those that they point to say, whatever their numbers are."""
+    """Describe a run by its rows and those that they point to, whatever their numbers are."""
     queries = (
         "select c.compile_id, f.name, s.name, s.line from compiles as c"
         " left join functions as f on f.id = c.function_id left join stack_nodes as s"
