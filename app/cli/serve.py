@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from compileboard.app.cli.common import db_option
+from compileboard.app.format import format_plural
 from compileboard.app.reports.output import fail
 from compileboard.app.settings import SETTINGS, load_settings, variable_name
 from compileboard.collectors.store.connection import open_reader
@@ -66,7 +67,7 @@ def migrate(db: str) -> None:
     from compileboard.collectors.store.migrations import migrate as migrate_database
 
     applied = migrate_database(db)
-    print(f"{db}: applied {applied}" if applied else f"{db}: up to date")
+    print(f"{db}: {format_plural(applied, 'migration')} applied" if applied else f"{db}: up to date")
 
 
 @click.command(cls=Command, epilog=FOLLOW_NOTES)

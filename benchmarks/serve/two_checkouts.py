@@ -1,7 +1,8 @@
 """Time commands and pages of another checkout beside ours, in pairs: `python -m benchmarks.serve.two_checkouts OLD DB`.
 
-OLD is a checkout of another commit; `git worktree add OLD COMMIT` makes one. DB is a database that both understand:
-each serves a copy of it. `python -m benchmarks.store.replay DB` and `benchmarks.store.result_history DB` make one.
+OLD is a checkout of another commit; `git worktree add OLD COMMIT` makes one. DB is a database of the older schema: each
+migrates and serves a copy of it. `python -m benchmarks.store.replay DB` and `benchmarks.store.result_history DB` of the
+older commit make one.
 """
 
 from __future__ import annotations
@@ -69,9 +70,13 @@ def cpu_of(checkout: Path, folder: Path, *arguments: str) -> Callable[[], float]
 
 @contextmanager
 def serving(checkout: Path, folder: Path, database: Path) -> Iterator[tuple[str, int]]:
-    """Serve a copy of a database; its address and its process."""
+    """Serve a migrated copy of a database; its address and its process."""
     folder.mkdir()
     copy = shutil.copy(database, folder / "served.db")
+    migration = start(checkout, folder, ("-m", "app", "migrate", "--db", str(copy)))
+    output = migration.communicate()[0]
+    if migration.returncode:
+        raise SystemExit(f"migrating {copy} with {checkout} ended with {migration.returncode}:\n{output}")
     process = start(checkout, folder, ("-m", "app", "serve", "--db", str(copy), "--port", "0"))
     assert process.stdout is not None
     try:
