@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from flask import Flask, redirect, request, url_for
 from werkzeug.wrappers import Response
@@ -21,10 +22,11 @@ def redirect_old_ids() -> Response | None:
         return None
     path, query = request.view_args or {}, request.args.to_dict(flat=False)
     new_path = {name: _rename(name, part) for name, part in path.items()}
-    new_query: dict[str, Any] = {name: [_rename(name, text) for text in texts] for name, texts in query.items()}
+    new_query = {name: [_rename(name, text) for text in texts] for name, texts in query.items()}
     if (new_path, new_query) == (path, query):
         return None
-    return redirect(url_for(request.endpoint, **(new_query | new_path)), 301)
+    address = url_for(request.endpoint, **new_path)  # the query beside it: a key may be an argument of url_for
+    return redirect(f"{address}?{urlencode(new_query, doseq=True)}" if new_query else address, 301)
 
 
 def _rename(name: str, text: Any) -> Any:

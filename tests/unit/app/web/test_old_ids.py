@@ -40,6 +40,8 @@ def old_numbers(store: sqlite3.Connection) -> None:
         ),
         ("/trends?function=3", f"/trends?function={FUNCTION_ID}"),
         ("/api/v1/trend?break=12", f"/api/v1/trend?break={BREAK_ID}"),
+        ("/graph_breaks/12?endpoint=x&_anchor=y", f"/graph_breaks/{BREAK_ID}?endpoint=x&_anchor=y"),
+        ("/graph_breaks/12?_external=1&_scheme=ftp", f"/graph_breaks/{BREAK_ID}?_external=1&_scheme=ftp"),
     ],
 )
 def test_an_address_of_before_leads_to_the_new_one(client: FlaskClient, old: str, new: str) -> None:
