@@ -78,11 +78,11 @@ def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):
     matches = connection.execute("select rowid from search_words where search_words match 'forward OR run*'").fetchall()
     assert (matches, connection.execute("select count(*) from search_words").fetchone()[0]) == ([], 0)
     # Texts wait for a week, with nothing that leads to them; where a query begins at any other table, it finds nothing.
-    assert count_rows(connection).keys() == {"deleted_runs", "payloads", "publications"}
+    assert count_rows(connection).keys() == {"removed_runs", "payloads", "publications"}
     assert len(prune_trash(connection, age_us=0)) == len(runs)
     left = count_rows(connection)
     connection.close()
-    assert left == {"deleted_runs": len(runs), "publications": 1}
+    assert left == {"removed_runs": len(runs), "publications": 1}
 
 
 def count_rows(connection):

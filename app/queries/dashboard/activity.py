@@ -21,13 +21,13 @@ limit :limit
 """
 DELETED_SQL = """
 select run_id, name, suite, started_us, deleted_us, expires_us, trash_bytes
-from deleted_runs
+from removed_runs
 where expires_us is not null
   and (:deleted_us is null or (deleted_us, run_id) < (:deleted_us, :run_id))
 order by deleted_us desc, run_id desc
 limit :limit
 """
-GET_DELETED_SQL = "select deleted_us, expires_us from deleted_runs where run_id = :run_id"
+GET_DELETED_SQL = "select deleted_us, expires_us from removed_runs where run_id = :run_id"
 NEW_ID_SQL = "select id from old_ids where kind = :kind and old_id = :old_id"
 
 CHANNELS = ("page", "api", "command", "server")

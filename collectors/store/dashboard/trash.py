@@ -94,7 +94,7 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
         publish_removal(connection)
         connection.execute(
             """
-            insert or replace into deleted_runs (run_id, deleted_us, expires_us, name, suite, started_us, trash_bytes)
+            insert or replace into removed_runs (run_id, deleted_us, expires_us, name, suite, started_us, trash_bytes)
             values (:run_id, :now_us, :expires_us, :name, :suite, :started_us, :trash_bytes)
             """,
             {
@@ -150,7 +150,7 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
     path = trash_path(database_path(connection), run_id)
     with write_transaction(connection):
         key = {"id": run_id}
-        if connection.execute("select 1 from deleted_runs where run_id = :id", key).fetchone() is None:
+        if connection.execute("select 1 from removed_runs where run_id = :id", key).fetchone() is None:
             return False
         if connection.execute("select 1 from runs where id = :id", key).fetchone() is not None:
             raise CannotRestore(f"run {run_id[:80]} was recorded or imported again since; delete that one first")
@@ -170,7 +170,7 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
             connection.execute("pragma defer_foreign_keys = on")
             _Restoring(connection, copy if version < CONTENT_IDS_VERSION else trash).run()
             publish_run(connection, run_id)
-        connection.execute("delete from deleted_runs where run_id = :id", key)
+        connection.execute("delete from removed_runs where run_id = :id", key)
     path.unlink(missing_ok=True)
     return True
 
@@ -182,7 +182,7 @@ def prune_trash(connection: sqlite3.Connection, *, age_us: int = WEEK_US, now_us
     with write_transaction(connection):
         rows = connection.execute(
             """
-            select run_id from deleted_runs
+            select run_id from removed_runs
             where expires_us is not null and deleted_us <= :before_us
             order by deleted_us, run_id
             """,
@@ -193,7 +193,7 @@ def prune_trash(connection: sqlite3.Connection, *, age_us: int = WEEK_US, now_us
             trash_path(database, run_id).unlink(missing_ok=True)
             connection.execute(
                 """
-                update deleted_runs
+                update removed_runs
                 set expires_us = null, name = null, suite = null, started_us = null, trash_bytes = null
                 where run_id = :id
                 """,
@@ -424,7 +424,7 @@ class _Restoring:
 def _sweep(connection: sqlite3.Connection, database: str) -> None:
     """Remove files of runs that are here, or were never deleted: of a deletion or a restoration that was cut off."""
     folder = trash_path(database, "").parent
-    waiting = connection.execute("select run_id from deleted_runs where expires_us is not null")
+    waiting = connection.execute("select run_id from removed_runs where expires_us is not null")
     known = {trash_path(database, row["run_id"]) for row in waiting}
     for path in folder.glob("*"):
         if path not in known:

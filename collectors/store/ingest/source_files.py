@@ -185,7 +185,7 @@ def name_run(connection: sqlite3.Connection, run_id: str, name: str, label: str)
 
 def forget_deletion(connection: sqlite3.Connection, run_id: str) -> None:
     """Allow a run that a person deleted to be imported again, because a person asks for it."""
-    connection.execute("delete from deleted_runs where run_id = :run_id", {"run_id": run_id})
+    connection.execute("delete from removed_runs where run_id = :run_id", {"run_id": run_id})
 
 
 PIECE_BYTES = 1 << 20

@@ -262,6 +262,15 @@ def test_two_processes_may_migrate_a_database_of_before_at_once(old: Path) -> No
         assert store.execute("pragma user_version").fetchone()[0] == DATABASE_VERSION
 
 
+def test_a_recorder_of_before_that_runs_on_can_write_no_numbers(old: Path) -> None:
+    before = "select 1 from deleted_runs where run_id = :id"  # of version 7, the first of each transaction
+    with closing(open_writer(old)) as store:
+        store.execute(before, {"id": "LIVE"})
+        migrate(old)
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):  # no fault of an event: it tries again
+            store.execute(before, {"id": "LIVE"})
+
+
 def test_an_id_is_written_as_text_and_read_back() -> None:
     value = content_id("function", "train.py", "forward")
     assert parse_id(format_id(value)) == value < 2**63

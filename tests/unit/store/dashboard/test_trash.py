@@ -27,7 +27,7 @@ from compileboard.collectors.store.errors import StoreError
 from tests.tools.make_db import DATA
 from tests.unit.app.explored import LOGS, explore
 
-REBUILT = ("search_documents", "search_runs", "sqlite_sequence", "deleted_runs", "publications")
+REBUILT = ("search_documents", "search_runs", "sqlite_sequence", "removed_runs", "publications")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_a_restored_run_is_as_it_was(store: sqlite3.Connection) -> None:
     assert all(restore_run(store, run_id) for run_id in runs)
     assert read_all(store) == before
     assert store.execute("pragma foreign_key_check").fetchall() == []
-    assert store.execute("select count(*) from deleted_runs").fetchone()[0] == 0
+    assert store.execute("select count(*) from removed_runs").fetchone()[0] == 0
 
 
 def tell(store: sqlite3.Connection, run_id: str) -> list[tuple[object, ...]]:
