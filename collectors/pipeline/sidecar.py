@@ -11,7 +11,7 @@ from pathlib import Path
 from compileboard.collectors.pipeline.recorder import Recorder
 from compileboard.collectors.spool.lock import SpoolLock, writers_alive
 from compileboard.collectors.spool.manifest import read_manifest
-from compileboard.collectors.store.errors import StoreError, StoreMoved
+from compileboard.collectors.store.errors import StoreError, StoreMoved, StoreTooNew
 from compileboard.start import own_command
 
 STEP_S = 0.2
@@ -82,7 +82,7 @@ def _follow(recorder: Recorder) -> None:
                 recorder.end()
                 if recorder.discard_spool():
                     return
-        except StoreMoved:
+        except (StoreMoved, StoreTooNew):
             return  # the next command records all of it anew, into what is there then
         except StoreError:
             if not writers_alive(recorder.folder):

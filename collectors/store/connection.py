@@ -151,9 +151,19 @@ def _check_version(connection: sqlite3.Connection, name: str, *, allow_older: bo
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Take the write lock from the start; a deferred transaction fails half the time beside other writers."""
+    """Take the write lock from the start; a deferred transaction fails half the time beside other writers.
+
+    Raises: StoreTooNew if another program migrated the database since it was opened: our rules are no longer its.
+    """
     connection.execute("begin immediate")
     try:
+        version = connection.execute("pragma user_version").fetchone()[0]
+        if version > DATABASE_VERSION:
+            name = connection.execute("pragma database_list").fetchone()[2]
+            raise StoreTooNew(
+                f"{name} was migrated to database version {version} while this program had it open, which knows "
+                f"versions up to {DATABASE_VERSION}. Start it again with the CompileBoard that migrated it."
+            )
         yield connection
         connection.execute("commit")
     except BaseException:

@@ -13,7 +13,9 @@ from compileboard.collectors.observe.spool_writer import Spool
 from compileboard.collectors.pipeline.recorder import Recorder
 from compileboard.collectors.spool.journal import append_event
 from compileboard.collectors.spool.manifest import Manifest
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.connection import DATABASE_VERSION
+from compileboard.collectors.store.errors import StoreError, StoreTooNew
+from compileboard.collectors.store.migrations import migrate_connection
 
 
 def test_what_a_locked_database_refused_is_recorded_by_the_next_step(tmp_path: Path) -> None:
@@ -33,6 +35,25 @@ def test_what_a_locked_database_refused_is_recorded_by_the_next_step(tmp_path: P
     assert recorder.step() == 0
     spool.close()
     recorder.sink.connection.close()
+
+
+def test_a_recorder_writes_nothing_into_a_database_that_was_migrated_beneath_it(tmp_path: Path) -> None:
+    folder, database = tmp_path / "spool", tmp_path / "t.db"
+    folder.mkdir()
+    recorder = Recorder(folder, Manifest(run_id="RUN", database=str(database), name="a run", started_us=1))
+    recorder.start()
+    append_event(folder, BenchMeasured("b", 2, 1, "local", "Net", "performance"))
+    with closing(sqlite3.connect(database, isolation_level=None)) as newer:
+        newer.execute(f"pragma user_version = {DATABASE_VERSION + 1}")
+        message = rf"t\.db was migrated to database version {DATABASE_VERSION + 1} while .*Start it again"
+        with pytest.raises(StoreTooNew, match=message):
+            recorder.step()
+        with pytest.raises(StoreTooNew, match=message):
+            migrate_connection(recorder.sink.connection)
+        assert newer.execute("select count(*) from results").fetchone() == (0,)
+        newer.execute(f"pragma user_version = {DATABASE_VERSION}")
+    assert recorder.step() == 1, "the result waited in the spool"
+    recorder.close()
 
 
 BESIDE = {
