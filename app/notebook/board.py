@@ -170,8 +170,8 @@ class Board:
         Raises: LookupError if there is none.
         """
         with self.reading() as reader:
-            detail = get_finding(finding_id)
-            screen = build_incident(reader, get_engine(), finding_id, get_clock())
+            detail = get_finding(write_text(finding_id))
+            screen = build_incident(reader, get_engine(), detail.id, get_clock())
             assert screen is not None
             return BoardFinding(screen, detail)
 
@@ -181,7 +181,7 @@ class Board:
         Raises: LookupError if there is none.
         """
         with self.reading():
-            return BoardReason(distinct_breaks.get_graph_break(distinct_id), "graph breaks")
+            return BoardReason(distinct_breaks.get_graph_break(write_text(distinct_id)), "graph breaks")
 
     def recompile(self, cause_id: str) -> BoardReason:
         """Return one cause of recompiles by its `id`.
@@ -189,7 +189,7 @@ class Board:
         Raises: LookupError if there is none.
         """
         with self.reading():
-            return BoardReason(recompile_causes.get_recompile(cause_id), "recompiles")
+            return BoardReason(recompile_causes.get_recompile(write_text(cause_id)), "recompiles")
 
     def overview_figures(self, **scope: Any) -> dict[str, Any]:
         """Return the charts of the overview's observed runs by their titles; `suite` and `name` choose runs."""

@@ -233,4 +233,4 @@ class BoardReason:
         return draw(chart, "It came in a single run.")
 
     def __repr__(self) -> str:
-        return f"<{type(self.detail).__name__} {self.detail.id}: {self.detail.reason.partition(chr(10))[0][:80]}>"
+        return f"<{self.noun.removesuffix('s')} {self.detail.id}: {self.detail.reason.partition(chr(10))[0][:80]}>"

@@ -47,7 +47,10 @@ def read_given(models: Iterable[type], filters: Mapping[str, Any], others: Itera
     models = list(models)
     parts = {part.name: part for model in models for part in list_parameters(model)}
     query = {name.removesuffix("_"): value for name, value in filters.items() if value is not None}
-    check_keys(query, (*parts, *others))
+    check_keys(query, dict.fromkeys((*others, *parts)))
+    for name, value in query.items():
+        if isinstance(value, list | tuple | set | dict):
+            raise FilterError(f"{name}: {str(value)[:80]} is several values; expected one")
     texts = {name: write_text(value, parts[name].how.choices) for name, value in query.items() if name in parts}
     return [read_filter(model, texts) for model in models]
 
@@ -150,7 +153,7 @@ class FrameMethod:
         return inspect.Signature([*parameters, limit])
 
     def _read(self, source: FrameSource, filters: dict[str, Any], limit: int) -> pd.DataFrame:
-        if not isinstance(limit, int) or limit < 1:
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise FilterError(f"limit: {limit!r} is not a whole number from 1")
         frame = source.read(
             lambda run_id: make_frame(self.columns, islice(self._list_rows(run_id, filters, limit + 1), limit + 1))
@@ -168,7 +171,7 @@ class FrameMethod:
             return
         of_run = {name: filters.pop(name) for name in (*list_names(RunFilter), "run") if name in filters}
         (selection,) = read_given([RunFilter], of_run, ["run"])
-        given = dict(zip(self.own_filters, read_given(self.own_filters.values(), filters, self.parameters)))
+        given = dict(zip(self.own_filters, read_given(self.own_filters.values(), filters, ["run", *self.parameters])))
         for chosen_id in [find_run_id(of_run["run"])] if of_run.get("run") else self._list_run_ids(selection):
             rows = self._list_pages(chosen_id, given, most)
             yield from rows if self.columns[0] != _RUN_ID else (_add_run(row, chosen_id) for row in rows)
@@ -203,12 +206,13 @@ def _name_keyword(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def find_run_id(text: str) -> str:
+def find_run_id(name: Any) -> str:
     """Return the id of the run that `latest` means, or the beginning of an id or of a commit's hash.
 
-    A text that means none comes back as it is.
-    Raises: FilterError if it means several.
+    A name that means none comes back as text.
+    Raises: FilterError if it means several, NoSuchRun if `latest` means none.
     """
+    text = write_text(name)
     named = find_named_run(get_reader(), get_engine(), text)
     return named.id if named else text
 

@@ -72,6 +72,10 @@ limit :limit
 """
 
 
+class NoSuchRun(FilterError, LookupError):
+    """A word that stands for a run where there is none."""
+
+
 @dataclass(frozen=True)
 class NamedSide:
     """The runs that a text names, the newest first, or a baseline."""
@@ -113,19 +117,19 @@ def find_run(connection: sqlite3.Connection, engine: Engine, text: str, beside: 
 def find_word(engine: Engine, word: str, run: RunRow | None = None) -> RunRow:
     """Find what a word stands for: `latest` the newest run; beside a run the newest other one, or `previous` to it.
 
-    Raises: FilterError if there is none.
+    Raises: NoSuchRun if there is none.
     """
     clock = read_clock()
     if run is None:
-        run_row = get_newest_run(engine, clock)
+        named = get_newest_run(engine, clock)
         lack = "run in this database; record one with `compileboard-collect bench` or `run`"
     else:
-        run_row = get_other(engine, run, word, clock)
+        named = get_other(engine, run, word, clock)
         kind = "earlier" if word == "previous" else "other"
         lack = f"{kind} run named {run.name!r} of the same suite as run {run.id}"
-    if run_row is None:
-        raise FilterError(f"there is no {lack}")
-    return run_row
+    if named is None:
+        raise NoSuchRun(f"there is no {lack}")
+    return named
 
 
 def find_side(connection: sqlite3.Connection, engine: Engine, text: str, name: str) -> NamedSide:

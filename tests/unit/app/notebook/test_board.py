@@ -70,7 +70,13 @@ def test_a_keyword_that_cannot_be_used_is_refused_in_the_api_s_words(
 def test_an_unknown_keyword_names_those_that_there_are(board: Board) -> None:
     with pytest.raises(FilterError, match="nme: there is no such filter; known are q, name, suite"):
         board.runs(nme="x")
-    for limit in (0, "5", None):
+    with pytest.raises(FilterError) as refused:
+        board.compiles(nme="x")
+    names = str(refused.value).partition("known are ")[2].split(", ")
+    assert len(names) == len(set(names)) and {"run", "suite", "outcome"} <= set(names)
+    with pytest.raises(FilterError, match=r"suite: \['a', 'b'\] is several values; expected one"):
+        board.runs(suite=["a", "b"])
+    for limit in (0, True, "5", None):
         with pytest.raises(FilterError, match=f"limit: {limit!r} is not a whole number from 1"):
             board.runs(limit=limit)
 
@@ -78,7 +84,10 @@ def test_an_unknown_keyword_names_those_that_there_are(board: Board) -> None:
 def test_what_is_not_there_is_a_lookup_error_in_the_api_s_words(board: Board, client: FlaskClient) -> None:
     for path, read in (
         ("runs/NONE", lambda: board.run("NONE")),
+        ("runs/5", lambda: board.run(5)),  # type: ignore[arg-type]
         ("findings/none", lambda: board.finding("none")),
+        ("findings/5", lambda: board.finding(5)),  # type: ignore[arg-type]
+        ("graph_breaks/5", lambda: board.graph_break(5)),  # type: ignore[arg-type]
         ("models?run=NONE", lambda: board.models(run="NONE")),
         ("trend?break=99", lambda: board.trend(break_=99)),
     ):
@@ -278,6 +287,8 @@ def test_what_has_nothing_to_draw_says_so(board: Board, database: Path) -> None:
                 read()
         with pytest.raises(LookupError, match="There is nothing to compare with"):
             empty.compare()
+        with pytest.raises(LookupError, match="there is no run in this database; record one"):
+            empty.run()
 
 
 def test_a_run_shows_itself_and_hostile_text_is_text(board: Board) -> None:
@@ -300,13 +311,13 @@ def test_a_trend_marks_the_findings_of_its_series(board: Board, client: FlaskCli
 
 
 def test_a_graph_break_and_a_cause_have_the_api_s_history(board: Board, client: FlaskClient) -> None:
-    for path, frame, open_history in (
+    for path, frame, get_reason in (
         ("graph_breaks", board.graph_breaks(), board.graph_break),
         ("recompiles", board.recompiles(), board.recompile),
     ):
-        history = open_history(frame["id"][0])
+        reason = get_reason(frame["id"][0])
         answer: Any = client.get(f"/api/v1/{path}/{frame['id'][0]}").json["data"]  # type: ignore[index]
-        assert history.frame()["count"].tolist() == [point["count"] for point in answer["history"]]
-        assert (history.detail.reason, history.detail.run_count) == (answer["reason"], answer["run_count"])
+        assert reason.frame()["count"].tolist() == [point["count"] for point in answer["history"]]
+        assert (reason.detail.reason, reason.detail.run_count) == (answer["reason"], answer["run_count"])
         with pytest.raises(LookupError, match=r"There is no (graph break|cause of recompiles) none"):
-            open_history("none")
+            get_reason("none")
