@@ -1,6 +1,6 @@
 """Addresses of the API: a view declares its path; its signature says its parameters and its answer, its docstring what.
 
-`@operation("/runs/<run_id>/compiles")` over `def list_compiles(detail: RunDetail, wanted: CompileFilter) ->
+`@operation("/runs/<run_id>/compiles")` over `def list_compiles(detail: RunDetail, selection: CompileFilter) ->
 Page[CompileRow]` is all that routing, checks of parameters and the OpenAPI document need.
 """
 

@@ -214,7 +214,7 @@ def _by_model(items: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[
 def choose(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Side:
     """Return a side with the rows of these fields and models alone; a bare CSV has no fields.
 
-    Raises: CannotCompare if `wanted` leaves none of the side's rows.
+    Raises: CannotCompare if `choices` leave none of the side's rows.
     """
     names = set(models)
     rows = [row for row in side.rows if not row.series or all(_has(row, *item) for item in choices.items())]
