@@ -330,7 +330,8 @@ def decide_overall(
 
     `verdicts` counts the models by their words; None where nobody judged them, and then the threshold alone decides.
     `noise` is how far the logarithm of new ÷ base may be off, as `find_noise` has it. A mean is no surer than its
-    models: it is worse where it moved that way beyond the threshold, and a model is worse or its own interval says so.
+    models: it is worse where it moved that way beyond the threshold, and a model is worse or its own interval says so;
+    of one model it is what that model is.
     """
     plain = decide(metric, Measurement(base, samples=None), Measurement(new, samples=None), threshold)
     plain = replace(plain, spread_ratio=noise and math.expm1(noise))
@@ -346,13 +347,13 @@ def decide_overall(
         return replace(
             plain, word="eager", reason=f"{counts['eager']} of {total} moved with eager mode, none by itself"
         )
-    if noise is not None:
+    if noise is not None and total != 1:  # the only model's intervals overlap
         is_apart = abs(math.log(new / base)) > noise
         reason = f"the models' 95 % intervals together{'' if is_apart else ' span no change'}"
         return replace(plain, word=plain.word if is_apart else "noise", method="intervals", reason=reason)
     if counts.get("single"):
         return replace(plain, word="single", reason=f"{counts['single']} of {total} measured once, none {plain.word}")
-    return replace(plain, word="noise", reason=models)
+    return replace(plain, word="noise", method=plain.method if noise is None else "intervals", reason=models)
 
 
 def find_noise(intervals: Sequence[tuple[float, float] | None]) -> float | None:

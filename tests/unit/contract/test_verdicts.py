@@ -117,6 +117,12 @@ def test_a_mean_whose_intervals_tell_needs_no_single_model_that_does() -> None:
     assert overall(1.0, 1.3, {"noise": 40, "eager": 3}, 0.1)[0] == "eager"
 
 
+def test_a_mean_of_one_model_is_what_that_model_is() -> None:
+    assert overall(1.0, 1.3, {"noise": 1}, 0.1) == ("noise", "0 of 1 model worse")
+    assert overall(1.0, 1.3, {"single": 1}, 0.1)[0] == "single"
+    assert overall(1.0, 1.3, {"worse": 1}, 0.1) == ("worse", "1 of 1 model worse")
+
+
 def test_distinct_things_are_compared_by_how_often_they_came() -> None:
     base, new = {"was": 1, "same": 2, "more": 1, "less": 3}, {"same": 2, "more": 2, "less": 1, "now": 1}
     words = {"was": "resolved", "same": "unchanged", "more": "worse", "less": "less", "now": "new"}
