@@ -33,8 +33,6 @@ ONLY_SQLITE = {
 # What a second engine writes in its own words. So it will `models.LATEST_SQL`, whose join has a select of its own.
 OWN_TEXTS = (
     "json_extract(r.facts, '$.gpus[0].driver_version')",  # a column of the run, in tables across runs
-    "select r.rowid as place",  # how far detection is: two statements
-    "max(rowid)",
 )
 
 

@@ -90,7 +90,7 @@ limit 1000000
 
 @dataclass(frozen=True)
 class SeriesRun:
-    """A run's position among the points of a series; `place` grows with every run that is recorded or imported."""
+    """A run's position among the points of a series; `pub` grows with every run that is recorded or imported."""
 
     pub: int
     id: str
