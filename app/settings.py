@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Setting(NamedTuple):
-    """Describe one setting; the type of its default is the type of its value."""
+    """One setting of the dashboard; the type of its default is the type of its value."""
 
     name: str
     default: str | int

@@ -57,7 +57,7 @@ class Chatty(nn.Module):
 
 
 def scale(x: torch.Tensor, factor: int, mode: str) -> torch.Tensor:
-    """A function whose callers keep changing their minds."""
+    """A function that is called with many factors and two modes: it recompiles."""
     return x.sin() * factor if mode == "sin" else x.cos() * factor
 
 

@@ -104,7 +104,7 @@ _NAME_FORM = "a letter or digit, then letters, digits and . _ -, 63 at most"
 
 
 class RulesTable:
-    """Read one table of the file key by key, and collect what is wrong with it."""
+    """One table of the file, read key by key, with what is wrong with it."""
 
     def __init__(self, where: str, values: Mapping[str, Any], mistakes: list[str]) -> None:
         self.where, self.values, self.mistakes = where, values, mistakes

@@ -17,7 +17,7 @@ _HOOKS = "the hooks"
 
 @dataclass(frozen=True)
 class Metric:
-    """Describe one number. `name` is ResultRow's field, or SuiteSummary's for one of SUMMARY_METRICS.
+    """One metric. `name` is ResultRow's field, or SuiteSummary's for one of SUMMARY_METRICS.
 
     `decimals` of None is four significant figures; a unit of % is kept as a share of one.
     """

@@ -14,7 +14,7 @@ from compileboard.collectors.store.rollups.results import ResultRow
 
 
 class ChartLine(NamedTuple):
-    """Name one line of a chart: the metric it draws, its label and its colour."""
+    """One line of a chart: its metric, label and colour."""
 
     metric: Metric
     label: str
@@ -26,7 +26,7 @@ class ChartLine(NamedTuple):
 
 
 class HistoryChart(NamedTuple):
-    """Describe a chart of a model's history."""
+    """A chart of a model's history."""
 
     key: str
     title: str

@@ -34,7 +34,7 @@ class ImportOptions:
     again: bool = False
 
     def options(self) -> list[str]:
-        """Write them as options of `import`."""
+        """Return the options as arguments of `import`."""
         words = [f"--{key}={value}" for key, value in (("name", self.name), ("suite", self.suite)) if value]
         words += [f"--tag={tag}" for tag in self.tags]
         flags = (

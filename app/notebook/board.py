@@ -103,7 +103,7 @@ class Board:
             raise explain(error, self.path) from error
 
     def close(self) -> None:
-        """Let the board read no more."""
+        """Close the board: reading it again raises ValueError."""
         self._is_closed = True
 
     def __enter__(self) -> Board:

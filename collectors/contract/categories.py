@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Category:
-    """Describe one kind of guard failure."""
+    """A kind of guard failure."""
 
     name: str
     label: str

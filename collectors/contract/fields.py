@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Field:
-    """Describe one field. `unit` is us, ms, s, time_us, time_s, bytes, count, bool, text, list, json, id or version."""
+    """A metric's field. `unit` is us, ms, s, time_us, time_s, bytes, count, bool, text, list, json, id or version."""
 
     unit: str
     help: str

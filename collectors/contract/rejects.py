@@ -53,7 +53,7 @@ EXAMPLE_CHARACTERS = 200
 
 @dataclass
 class Reject:
-    """Count one kind."""
+    """The count of one kind of reject."""
 
     count: int = 0
     first_line: int | None = None
@@ -118,7 +118,7 @@ class RefusedEvent:
 
 @dataclass
 class IngestResult:
-    """Count what a batch did. What is `refused` or `clashing` is in no table; the rest of its batch is recorded.
+    """Counts of a batch. What is `refused` or `clashing` is in no table; the rest of its batch is recorded.
 
     A clashing event has the process and sequence of another one: an event that came again has its kind and time too.
     """

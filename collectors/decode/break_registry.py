@@ -17,7 +17,7 @@ _SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb"
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """Describe one graph break type."""
+    """A graph break type of torch's registry."""
 
     gb_id: str
     gb_type: str

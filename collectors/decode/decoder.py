@@ -24,7 +24,7 @@ Report = Callable[[str], None]
 
 
 class Decoder:
-    """Make events of captured records. It holds no state between records and never raises."""
+    """The decoder of captured records into events. It holds no state between records and never raises."""
 
     def __init__(self, namer: PathNamer | None = None, qualify: Qualify | None = None) -> None:
         self._namer = namer or PathNamer()

@@ -65,7 +65,7 @@ _EXPERIMENTS = ("accuracy", "performance", "coverage", "tolerance", "overhead")
 
 
 class _Pending:
-    """Gather the records of one result."""
+    """The records of one result, until all are read."""
 
     def __init__(self, number: int, line: int, record: dict[str, Any]) -> None:
         self.number, self.line, self.record = number, line, record

@@ -26,7 +26,7 @@ def torch_release() -> tuple[int, ...]:
 
 
 class ListReader:
-    """Read what torch's lists gained."""
+    """A reader of what torch's lists gained."""
 
     def __init__(self, release: tuple[int, ...]) -> None:
         self.reads_breaks = release < BREAK_EVENT_SINCE

@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class HookGuard:
-    """Run our own code so that its exceptions are counted and go no further.
+    """A guard around our own code: its exceptions are counted and go no further.
 
     KeyboardInterrupt and SystemExit pass: they are the program's.
     """

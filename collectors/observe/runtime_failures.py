@@ -52,7 +52,7 @@ class RepeatedFailure:
 
 
 class RuntimeFailures:
-    """Write each failure once, then only how often it came: at 2, 4, 8, … times and at the end."""
+    """Failures of compiled code: each is written once, then its count at 2, 4, 8, … and at the end."""
 
     def __init__(self, write: Write, guard: HookGuard, redact: Callable[[str], str]) -> None:
         self._write = write

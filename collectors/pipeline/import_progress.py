@@ -69,7 +69,7 @@ INTERVAL_S = 0.25
 
 
 class ProgressLines:
-    """Write progress now and then, and how it ended: `done` or `failed`, with a sentence for people.
+    """Lines of an import's progress, and of its end: `done` or `failed`, with a sentence for people.
 
     A reader that goes away ends the import with BrokenPipeError: nobody is left to bound it.
     """

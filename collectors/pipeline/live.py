@@ -233,7 +233,7 @@ def child_environment(config: RunConfig, environment: Mapping[str, str], run_id:
 
 
 class Launch:
-    """Record a program from before its start to after its end. Nothing but the constructor raises."""
+    """The recording of a program, from before its start to after its end. Nothing but the constructor raises."""
 
     def __init__(
         self, command: list[str], config: RunConfig, environment: Mapping[str, str], print_line: Callable[[str], None]

@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 
 class Recorder:
-    """Record one run. Give it the spool's lock first: two recorders of one spool would only do the work twice."""
+    """The recorder of one run. Take the spool's lock first: two recorders of one spool would do the work twice."""
 
     def __init__(self, folder: Path, manifest: Manifest, *, patience_ms: int = BUSY_TIMEOUT_MS) -> None:
         self.folder = folder

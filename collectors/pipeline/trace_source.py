@@ -139,7 +139,7 @@ def _count_parts(event: Event) -> int:
 
 
 class LoggedFrames(FrameIndex):
-    """Find the compiles that the hooks recorded: a log of the same process counts its resets alike."""
+    """The compiles that the hooks recorded: a log of the same process counts its resets alike."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
@@ -148,7 +148,7 @@ class LoggedFrames(FrameIndex):
         self._keys: dict[tuple[int, str], int] = {}
 
     def begin_logged(self, captured: Captured) -> None:
-        """Take a dynamo_start."""
+        """Count a dynamo_start."""
         if captured.compile_id is not None and self._generation.trace(captured.compile_id, captured.attempt):
             self._resets.append(captured.sequence)
 

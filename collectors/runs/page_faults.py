@@ -233,7 +233,7 @@ class ProcessFaults:
 
 
 class FaultWatch:
-    """Count the faults of a run's processes while they compile nothing. Show it every event; step it often."""
+    """The page faults of a run's processes while they compile nothing. Show it every event; step it often."""
 
     def __init__(self, folder: Path, *, proc: Path = Path("/proc"), clock: Callable[[], float] = time.time) -> None:
         self._folder = folder

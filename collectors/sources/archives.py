@@ -63,7 +63,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Member:
-    """Describe a file in an archive. `head` is how its content begins, unpacked."""
+    """A file in an archive. `head` is how its content begins, unpacked."""
 
     name: str
     modified_us: int | None
@@ -186,7 +186,7 @@ def _zip_checked(stream: Chunks, entry: zipfile.ZipInfo, where: str) -> Iterator
 
 
 class _TarInfo(tarfile.TarInfo):
-    """Raise where tarfile would end quietly at a damaged header, or read a name without end into memory."""
+    """A header that raises where tarfile would end quietly at damage, or read an endless name into memory."""
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> _TarInfo:

@@ -39,7 +39,7 @@ class _Decoder(Protocol):
 
 
 class _Unzstd:
-    """Make zstandard's decoder look like the others; it returns all that an input holds, 128 KiB for 4 bytes."""
+    """zstandard's decoder with the interface of the others; it returns all that an input holds, 128 KiB for 4 bytes."""
 
     needs_input = True
 

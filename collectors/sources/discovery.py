@@ -42,7 +42,7 @@ _RANK = re.compile(r"rank_(\d+)_")
 
 @dataclass(frozen=True)
 class LogSource:
-    """Describe one log. Names are other people's text."""
+    """A log that can be read. Names are other people's text."""
 
     label: str  # "trace.tar.gz: trace/rank_0.log"
     file_name: str
@@ -64,7 +64,7 @@ class LogSource:
 
 @dataclass(frozen=True)
 class SourceGroup:
-    """Name the logs that become one run, and the files of benchmark results that lie with them."""
+    """The logs that become one run, and the files of benchmark results beside them."""
 
     label: str
     sources: list[LogSource]
@@ -293,7 +293,7 @@ def _group(container: Container, listing: Listing, is_given: bool) -> SourceGrou
 
 
 def _broken(name: str, error: ValueError) -> LogSource:
-    """Stand for what cannot be listed or opened among other logs: reading it raises."""
+    """Return a log that cannot be listed or opened, for its line among the others: reading it raises."""
     return LogSource(name, _base_name(name), None, None, None, lambda: LogStream(Chunks((), damage=error)))
 
 

@@ -20,7 +20,7 @@ _BORDER = re.compile(rb"\n(?=[^\t])")
 
 
 class Readable(Protocol):
-    """Name what is needed of a file."""
+    """What is needed of a file."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -44,7 +44,7 @@ class Piece:
 
 
 class BlockReader:
-    """Yield a log's records from where the file stands, and again what came since."""
+    """A reader of a log's records from the file's position on, and again of what came since."""
 
     def __init__(self, file: Readable, rejects: Rejects, counted_from: int = 0) -> None:
         self._file = file

@@ -16,7 +16,7 @@ _HALF_YEAR_US = 180 * 86_400 * 1_000_000
 
 
 class LogClock:
-    """Turn prefixes into microseconds since the epoch; a log that goes past New Year stays in order."""
+    """The clock of a log: prefixes to microseconds since the epoch; a log that goes past New Year stays in order."""
 
     def __init__(self, year: int, offset_us: int, *, is_set: bool = True) -> None:
         self.is_set = is_set  # by a time since the epoch, and not guessed

@@ -135,7 +135,7 @@ def log_keys(head: bytes) -> list[str]:
 
 
 class PeekedFile:
-    """Read a stream whose beginning was looked at, from its start."""
+    """A stream whose beginning was peeked at, read from its start."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -122,7 +122,7 @@ class Gauge:
 
 
 class Chunks(io.RawIOBase):
-    """Read chunks as a file that ends where they end or are damaged; `check` tells which."""
+    """Chunks as a file that ends where they end or are damaged; `check` raises if they are damaged."""
 
     def __init__(
         self,

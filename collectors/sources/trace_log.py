@@ -47,7 +47,7 @@ def pid_of(text: bytes) -> int | None:
 
 @dataclass
 class ReadStats:
-    """Count what a reading met. `end_offset` is where the next one begins: behind the last whole record."""
+    """Counts of one reading. `end_offset` is where the next one begins: behind the last whole record."""
 
     records: int = 0
     rejects: Rejects = field(default_factory=Rejects)
@@ -64,7 +64,7 @@ class _Segment:
 
 
 class TraceLog:
-    """Read one log, which may grow: `read` again yields what came since.
+    """One log, which may grow: `read` again yields what came since.
 
     Without `texts`, the text of a record is read where `needs_payload` says that more is made of it.
     """

@@ -45,7 +45,7 @@ REASON = "reason.txt"
 
 @dataclass(frozen=True)
 class SetAsideSpool:
-    """Name a spool that was set aside, and why."""
+    """A spool that was set aside, and why."""
 
     folder: Path
     reason: str

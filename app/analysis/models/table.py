@@ -58,7 +58,7 @@ class SummedSet:
 
 @dataclass(frozen=True)
 class Answers:
-    """Count what the accuracy checks of some rows came to."""
+    """Counts of the outcomes of accuracy checks."""
 
     judged_count: int
     passed_count: int
@@ -67,7 +67,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Count speedups that are more than noise, and those that have no interval to tell by."""
+    """Counts of speedups beyond noise, and of those without an interval."""
 
     speedup_count: int
     faster_count: int

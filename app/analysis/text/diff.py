@@ -64,7 +64,7 @@ class ShownRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Fold:
-    """Stand for a stretch of equal lines that nobody needs to see."""
+    """A stretch of equal lines that is folded."""
 
     count: int
     left_number: int
@@ -134,7 +134,7 @@ def diff_texts(
 
 
 class _Noise:
-    """Find the parts of a line that are never meaningful."""
+    """The parts of a line that are never meaningful."""
 
     def __init__(self, names: Iterable[str]) -> None:
         names = tuple(names)

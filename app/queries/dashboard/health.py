@@ -15,6 +15,6 @@ class Health:
 
 
 def get_health(connection: sqlite3.Connection) -> Health:
-    """Ask the database the two cheapest questions."""
+    """Return the schema's version and how many runs there are: two cheap statements."""
     schema_version = connection.execute("pragma user_version").fetchone()[0]
     return Health(schema_version, connection.execute("select count(*) from runs").fetchone()[0])

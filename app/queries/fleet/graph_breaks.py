@@ -57,7 +57,7 @@ class DistinctBreak(fields.PublicBreak):
 
 @dataclass(frozen=True)
 class BreakSummary:
-    """Sums."""
+    """Totals of distinct graph breaks."""
 
     distinct_count: Annotated[fields.Count, "Distinct graph breaks."]
     function_count: Annotated[fields.Count, "Functions."]

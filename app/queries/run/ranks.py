@@ -22,7 +22,7 @@ TEXTS = {
 
 
 class CompilePosition(NamedTuple):
-    """Name a compile the same way on every rank. `process` counts the rank's processes."""
+    """A compile's position, the same on every rank. `process` counts the rank's processes."""
 
     process: int
     generation: int
@@ -46,7 +46,7 @@ class RankCompile(NamedTuple):
 
 @dataclass(frozen=True)
 class RankProcess:
-    """Name one process of a rank."""
+    """One process of a rank."""
 
     id: str
     pid: int | None

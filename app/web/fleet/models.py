@@ -37,7 +37,7 @@ blueprint = Blueprint("models", __name__)
 
 
 class NameConverter(PathConverter):
-    """Take a model's name, whatever it is, out of an address."""
+    """A model's name in an address, slashes and all."""
 
     def to_python(self, value: str) -> str:
         """Read the name."""

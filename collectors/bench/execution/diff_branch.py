@@ -22,7 +22,7 @@ from compileboard.collectors.runs.git import ask_git
 
 @dataclass(frozen=True)
 class CheckoutCommit:
-    """Name a commit of the repository that a folder is in."""
+    """A commit of the repository that a folder is in."""
 
     root: Path  # of the checkout
     ref: str  # as it was asked for

@@ -109,7 +109,7 @@ def _wait(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[], 
 def end_group(child: subprocess.Popen[bytes]) -> None:
     """End the child's whole session: the compilers it started too, and whatever it left behind.
 
-    A second Ctrl-C ends the patience with it and not the killing.
+    A second Ctrl-C ends the wait, not the kill.
     """
     try:
         _signal_group(child, signal.SIGTERM)

@@ -29,7 +29,7 @@ MOST_CHARACTERS = 160
 
 
 class Progress:
-    """Write lines to stderr; on a terminal also the one that is going on."""
+    """Lines of progress on stderr; on a terminal also the unfinished one."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
         self.total = total

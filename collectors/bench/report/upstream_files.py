@@ -63,7 +63,7 @@ order by processes.task, processes.started_us, processes.id, events.sequence
 
 
 def write_upstream_files(arguments: BenchRequest, run_id: str, part: str, print_line: Callable[[str], None]) -> None:
-    """Write them, if they were asked for, into the output directory or here; `part` names a folder inside of it.
+    """Write upstream's files, if asked for, into the output directory or here; `part` names a folder inside of it.
 
     Raises: StoreError; OSError.
     """

@@ -12,7 +12,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class _Finder:
-    """Wait for the program's own import of torch._dynamo, and install the hooks once it is there."""
+    """An import hook that waits for the program's own import of torch._dynamo, then installs the hooks."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "torch._dynamo":

@@ -59,7 +59,7 @@ class _OddEventError(Exception):
 
 
 class Ingestor:
-    """Write events of any number of runs through one connection."""
+    """The writer of events of any number of runs, through one connection."""
 
     def __init__(
         self, connection: sqlite3.Connection, path: str = "the database", frames: FrameIndex | None = None

@@ -94,7 +94,7 @@ class _Lane:
 
 
 class SpanRows:
-    """Write spans; those still open wait for their end in the database as well as here."""
+    """The writer of spans; those still open wait for their end in the database as well as here."""
 
     def __init__(self, connection: sqlite3.Connection, save_text: Callable[[str], Pending]) -> None:
         self.connection = connection

@@ -17,7 +17,7 @@ _STACK_NODE = InsertForId("stack_nodes")
 
 
 class StackIndex:
-    """Find the node of a stack, making what is new of it."""
+    """The nodes of stacks; what is new of a stack is made."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection

@@ -47,7 +47,7 @@ CAUSES = Rollup("run_causes", "cause_id", ("guard_failure_count", "recompile_cou
 
 
 class BatchTotals:
-    """Collect one batch's increments and write them at its end."""
+    """The increments of one batch, written at its end."""
 
     def __init__(self, connection: sqlite3.Connection, run_id: str) -> None:
         self.connection = connection

@@ -39,7 +39,7 @@ def select(boxes: torch.Tensor, scores: torch.Tensor) -> dict[str, torch.Tensor]
 
 
 class Detector(nn.Module):
-    """Find boxes in images: all places while training, the chosen ones of each image otherwise."""
+    """Boxes in images: all candidates while training, the chosen ones of each image otherwise."""
 
     def __init__(self) -> None:
         super().__init__()

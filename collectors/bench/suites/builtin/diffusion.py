@@ -40,7 +40,7 @@ class ToldBlock(nn.Module):
 
 
 class Denoiser(nn.Module):
-    """Predict the noise in an image."""
+    """A predictor of the noise in an image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Denoiser(nn.Module):
         self.leave_norm, self.leave = nn.GroupNorm(8, WIDTH), nn.Conv2d(WIDTH, 3, 3, padding=1)
 
     def attend(self, x: torch.Tensor) -> torch.Tensor:
-        """Let every pixel look at every other."""
+        """Return the features after self-attention over all pixels."""
         pixels = x.flatten(2).transpose(1, 2)
         pixels = pixels + self.attention(self.attention_norm(pixels))
         return pixels.transpose(1, 2).reshape_as(x)

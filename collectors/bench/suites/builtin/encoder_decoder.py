@@ -14,7 +14,7 @@ WRITTEN = 32  # tokens that the decoder has written
 
 
 class EncoderDecoder(nn.Module):
-    """Score the next token of the written sequence, given the one that was read."""
+    """Scores of the next token of the target, given the source."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ EDGES_PER_NODE = 6
 
 
 class MessageLayer(nn.Module):
-    """Make a message a edge from both its ends, sum them at the nodes they point to, and beside it the strongest."""
+    """A message an edge from both its ends; at each node the sum of those that point to it, and their maximum."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 class FusedAttention(nn.Module):
-    """Attend with several heads, to the sequence itself or to a memory."""
+    """Attention with several heads, to the sequence itself or to a memory."""
 
     def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class FeedForward(nn.Sequential):
 
 
 class PreNormBlock(nn.Module):
-    """Attend to oneself, to a memory if there is one, then think: each after a norm and beside a shortcut."""
+    """Self-attention, attention to a memory if there is one, feed-forward: each after a norm, with a residual."""
 
     def __init__(self, width: int, heads: int, *, causal: bool = False, cross: bool = False) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class PreNormBlock(nn.Module):
 
 
 class TokenEmbedding(nn.Module):
-    """Add a learned vector of the place to the vector of the token."""
+    """A token's vector plus a learned vector of its position."""
 
     def __init__(self, vocabulary: int, longest: int, width: int) -> None:
         super().__init__()

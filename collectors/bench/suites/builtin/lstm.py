@@ -16,7 +16,7 @@ VOCABULARY, WIDTH, DEPTH = 1024, 192, 2
 
 
 class LSTM(nn.Module):
-    """Score the next token after each step."""
+    """Scores of the next token after each step."""
 
     def __init__(self) -> None:
         super().__init__()

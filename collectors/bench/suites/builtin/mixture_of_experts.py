@@ -18,7 +18,7 @@ EXPERTS, ACTIVE = 4, 2
 
 
 class SparseExperts(nn.Module):
-    """Send each token to the experts that its router likes best and add what they say."""
+    """A sparse feed-forward layer: each token goes to the experts of its highest router scores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class SparseExperts(nn.Module):
 
 
 class ExpertBlock(nn.Module):
-    """Attend to what came before, then ask the experts."""
+    """Causal attention, then the experts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class ExpertBlock(nn.Module):
 
 
 class MixtureOfExperts(nn.Module):
-    """Score the next token after each place."""
+    """Scores of the next token after each position."""
 
     def __init__(self) -> None:
         super().__init__()

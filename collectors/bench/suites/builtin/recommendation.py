@@ -20,7 +20,7 @@ def perceptron(*widths: int) -> nn.Sequential:
 
 
 class Recommendation(nn.Module):
-    """Predict a click from dense numbers and from one bag of ids a table."""
+    """A prediction of a click from dense numbers and from one bag of ids a table."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A GPT-like language model in today's manner: causal attention, rotary places, RMS norms, a gated feed-forward.
+"""A GPT-like language model in today's manner: causal attention, rotary positions, RMS norms, a gated feed-forward.
 
 `build` trains and scores whole sequences. `build_cached` serves: it takes the next tokens, writes them into a cache of
 keys and values that the module keeps, and attends to all of it.
@@ -18,7 +18,7 @@ LONGEST = 256  # what the cache holds
 
 
 def rotate(x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Turn pairs of features by angles of their place. Shape: (batch, heads, length, width of a head)."""
+    """Rotate pairs of features by angles of their position. Shape: (batch, heads, length, width of a head)."""
     half = x.shape[-1] // 2
     frequencies = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=x.dtype) / half)
     angles = positions[:, None].to(x.dtype) * frequencies
@@ -28,7 +28,7 @@ def rotate(x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
 
 
 class GatedFeedForward(nn.Module):
-    """Widen twice, let one half open the other, narrow."""
+    """A gated feed-forward layer: one widened half gates the other."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class GatedFeedForward(nn.Module):
 
 
 class RotaryAttention(nn.Module):
-    """Attend to what came before; with a cache, to what came in earlier calls too."""
+    """Causal attention; with a cache, to the tokens of earlier calls too."""
 
     def __init__(self, width: int, heads: int, cache_batch: int | None) -> None:
         super().__init__()
         self.heads = heads
         self.query_key_value, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
         self.cached = cache_batch is not None
-        if cache_batch is not None:  # as if much had been said already
+        if cache_batch is not None:  # as in the middle of a long text
             shape = (cache_batch, heads, LONGEST, width // heads)
             self.register_buffer("keys", torch.randn(shape), persistent=False)
             self.register_buffer("values", torch.randn(shape), persistent=False)
@@ -77,7 +77,7 @@ class RotaryAttention(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Attend, then think."""
+    """Attention, then feed-forward."""
 
     def __init__(self, cache_batch: int | None) -> None:
         super().__init__()
@@ -85,13 +85,13 @@ class DecoderBlock(nn.Module):
         self.feed_forward_norm, self.feed_forward = nn.RMSNorm(WIDTH), GatedFeedForward(WIDTH)
 
     def forward(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return the sequence one layer on."""
+        """Return the layer's output."""
         x = x + self.attention(self.attention_norm(x), positions)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 class TransformerDecoder(nn.Module):
-    """Score the next token after each position; the scores share the embedding's weights."""
+    """Scores of the next token after each position; they share the embedding's weights."""
 
     def __init__(self, cache_batch: int | None = None) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 2048, 128, 192, 4, 3
 
 
 class TransformerEncoder(nn.Module):
-    """Score the vocabulary at each place of a sequence."""
+    """Scores of the vocabulary at each position of a sequence."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ def double(before: int, after: int) -> nn.Sequential:
 
 
 class UNet(nn.Module):
-    """Score each class at each pixel."""
+    """Scores of each class at each pixel."""
 
     def __init__(self) -> None:
         super().__init__()

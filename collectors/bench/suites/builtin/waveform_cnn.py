@@ -29,7 +29,7 @@ class GatedLayer(nn.Module):
 
 
 class WaveformCNN(nn.Module):
-    """Score the level of the next sample after each."""
+    """Scores of the next sample's level after each sample."""
 
     def __init__(self) -> None:
         super().__init__()
