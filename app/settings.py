@@ -7,7 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every setting with its default and what it is for."""
+
+    db: Annotated[str, "The database file. A missing or empty one is created."] = "compileboard.db"
+    host: Annotated[str, "The address to listen on. Anyone who reaches it can read every run."] = "127.0.0.1"
+    port: Annotated[int, "The port to listen on; 0 picks a free one."] = 8000
+    workers: Annotated[int, "Server processes. One is right for a team; each has its own threads."] = 1
+    threads: Annotated[int, "Requests that one worker answers at the same time."] = 8
+    allow_host: Annotated[
+        str, "Host names, separated by commas, that a browser may use; needed beyond this machine."
+    ] = ""
+    allow_writes: Annotated[str, "Whether others than this machine may change something: yes or no."] = "no"
+    trusted_proxies: Annotated[int, "Proxies in front whose X-Forwarded-For is believed, for the audit log."] = 0
+    stale_after_s: Annotated[int, "Seconds without a heartbeat after which a running run shows as interrupted?."] = 30
+    refresh_s: Annotated[int, "Seconds between two refreshes of a running run's page."] = 3
+    page_size: Annotated[int, "Rows on one page of a list."] = 50
+    trend_runs: Annotated[int, "Newest runs that the overview's charts and rankings look at."] = 1000
+    follow: Annotated[str, "Whether findings are looked for, and alerts sent, while it serves: yes or no."] = "yes"
+    uploads: Annotated[str, "Whether trace logs may be sent to the dashboard: yes or no."] = "yes"
+    upload_mib: Annotated[int, "MiB that one upload may have, as it is sent."] = 512
+    upload_unpacked_mib: Annotated[int, "MiB that may come out of one upload's archives and compressed logs."] = 4096
+    upload_ratio: Annotated[int, "How many times its own size may come out of a file; real logs reach 180."] = 1000
+    upload_entries: Annotated[int, "Entries that an upload's archives may have."] = 20_000
+    upload_records: Annotated[int, "Records that may come of one upload."] = 1_000_000
+    upload_rows: Annotated[int, "Rows that the import of an upload may write."] = 2_000_000
+    upload_slice_s: Annotated[int, "Seconds after which the import of an upload makes way for those that wait."] = 20
+    upload_memory_mib: Annotated[int, "MiB of address space that an import of an upload may use."] = 1024
+    upload_timeout_s: Annotated[int, "Seconds that an import of an upload may take."] = 900
+    alerts: Annotated[str, "The file of rules that says which findings are told to whom; see `alerts example`."] = ""
+    upload_queue: Annotated[int, "Uploads that may wait for their import."] = 8
 
 
 class Setting(NamedTuple):
@@ -18,66 +51,10 @@ class Setting(NamedTuple):
     help: str
 
 
-SETTINGS = (
-    Setting("db", "compileboard.db", "The database file. A missing or empty one is created."),
-    Setting("host", "127.0.0.1", "The address to listen on. Anyone who reaches it can read every run."),
-    Setting("port", 8000, "The port to listen on; 0 picks a free one."),
-    Setting("workers", 1, "Server processes. One is right for a team; each has its own threads."),
-    Setting("threads", 8, "Requests that one worker answers at the same time."),
-    Setting("allow_host", "", "Host names, separated by commas, that a browser may use; needed beyond this machine."),
-    Setting("allow_writes", "no", "Whether others than this machine may change something: yes or no."),
-    Setting("trusted_proxies", 0, "Proxies in front whose X-Forwarded-For is believed, for the audit log."),
-    Setting("stale_after_s", 30, "Seconds without a heartbeat after which a running run shows as interrupted?."),
-    Setting("refresh_s", 3, "Seconds between two refreshes of a running run's page."),
-    Setting("page_size", 50, "Rows on one page of a list."),
-    Setting("trend_runs", 1000, "Newest runs that the overview's charts and rankings look at."),
-    Setting("follow", "yes", "Whether findings are looked for, and alerts sent, while it serves: yes or no."),
-    Setting("uploads", "yes", "Whether trace logs may be sent to the dashboard: yes or no."),
-    Setting("upload_mib", 512, "MiB that one upload may have, as it is sent."),
-    Setting("upload_unpacked_mib", 4096, "MiB that may come out of one upload's archives and compressed logs."),
-    Setting("upload_ratio", 1000, "How many times its own size may come out of a file; real logs reach 180."),
-    Setting("upload_entries", 20_000, "Entries that an upload's archives may have."),
-    Setting("upload_records", 1_000_000, "Records that may come of one upload."),
-    Setting("upload_rows", 2_000_000, "Rows that the import of an upload may write."),
-    Setting("upload_slice_s", 20, "Seconds after which the import of an upload makes way for those that wait."),
-    Setting("upload_memory_mib", 1024, "MiB of address space that an import of an upload may use."),
-    Setting("upload_timeout_s", 900, "Seconds that an import of an upload may take."),
-    Setting("alerts", "", "The file of rules that says which findings are told to whom; see `alerts example`."),
-    Setting("upload_queue", 8, "Uploads that may wait for their import."),
+SETTINGS = tuple(
+    Setting(name, getattr(Settings, name), hint.__metadata__[0])
+    for name, hint in get_type_hints(Settings, include_extras=True).items()
 )
-
-
-@dataclass(frozen=True)
-class Settings:
-    """One value for each of SETTINGS."""
-
-    db: str = "compileboard.db"
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 1
-    threads: int = 8
-    allow_host: str = ""
-    allow_writes: str = "no"
-    trusted_proxies: int = 0
-    stale_after_s: int = 30
-    refresh_s: int = 3
-    page_size: int = 50
-    trend_runs: int = 1000
-    follow: str = "yes"
-    uploads: str = "yes"
-    upload_mib: int = 512
-    upload_unpacked_mib: int = 4096
-    upload_ratio: int = 1000
-    upload_entries: int = 20_000
-    upload_records: int = 1_000_000
-    upload_rows: int = 2_000_000
-    upload_slice_s: int = 20
-    upload_memory_mib: int = 1024
-    upload_timeout_s: int = 900
-    alerts: str = ""
-    upload_queue: int = 8
-
-
 _RANGES = {"port": (0, 65535), "trusted_proxies": (0, 10), "upload_records": (1, 10**9), "upload_rows": (1, 10**9)}
 
 
