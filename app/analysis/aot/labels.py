@@ -81,66 +81,48 @@ _WHY_COPIED = {
 }
 
 
-def _copied(inputs: str, why: str) -> WrapperCost:
-    reason, avoid = _WHY_COPIED[why]
-    return WrapperCost(
-        title=f"Copied back after the graph: {inputs}",
-        what=f"The function writes to {inputs}. The graph returns the new value, and the wrapper copies it into the"
-        f" caller's tensor, because {reason}.",
-        cost="One more output of the graph and one copy of the whole tensor each (copy_), memory for both until then."
-        " With gradients, autograd records the copy; where sizes or strides change as well, as_strided_ comes first.",
-        avoid=avoid,
-        wrapper=RUNTIME,
-    )
+def describe_mutation(kind: str, why: str, inputs: str) -> WrapperCost:
+    """Return what is done about inputs that the function changes; `why` is the reason of a copy."""
+    reason, avoid_copy = _WHY_COPIED.get(why, ("", ""))
+    title, what, cost, avoid = MUTATIONS[kind]
+    return WrapperCost(title.format(inputs), what.format(inputs, reason), cost, avoid or avoid_copy, RUNTIME)
 
 
-def _written(inputs: str, _why: str) -> WrapperCost:
-    return WrapperCost(
-        title=f"Written by the graph itself: {inputs}",
-        what=f"The function writes to {inputs}, and the graph does so in place: nothing is copied afterwards.",
-        cost="No copy. Where autograd is to know of the write, one call raises the tensors' version. A GPU graph that"
-        " writes to inputs other than parameters and buffers may not be recorded as a CUDA graph.",
-        avoid="Nothing needs to be avoided, unless CUDA graphs were skipped for it: then return the new value.",
-        wrapper=RUNTIME,
-    )
-
-
-def _reshaped(inputs: str, _why: str) -> WrapperCost:
-    return WrapperCost(
-        title=f"Given new sizes or strides after the graph: {inputs}",
-        what=f"The function changes the shape of {inputs} in place (t_, transpose_, resize_), not the values.",
-        cost="One more output of the graph and one as_strided_ on the caller's tensor each: time of the CPU, no copy.",
-        avoid="Use x.t() instead of x.t_(), and return it.",
-        wrapper=RUNTIME,
-    )
-
-
-def _replaced(inputs: str, _why: str) -> WrapperCost:
-    return WrapperCost(
-        title=f"Given other memory after the graph: {inputs}",
-        what=f"The function calls set_() on {inputs}: the wrapper points the caller's tensor at the new memory.",
-        cost="One more output of the graph and one set_() each: time of the CPU, no copy.",
-        avoid="Return the new tensor instead of calling set_().",
-        wrapper=RUNTIME,
-    )
-
-
-def _somehow(inputs: str, _why: str) -> WrapperCost:
-    return WrapperCost(
-        title=f"Written to: {inputs}",
-        what=f"The function writes to {inputs}. The metadata does not say whether the graph does it or the wrapper.",
-        cost="Unknown: nothing more where the graph writes, a copy of the tensor where the wrapper does.",
-        avoid="Return the new value instead of writing it.",
-        wrapper=RUNTIME,
-    )
-
-
+# Mutation → (title, what, cost, avoid); {} is the inputs, then why they are copied, which says how to avoid it.
 MUTATIONS = {
-    "copy": _copied,
-    "graph": _written,
-    "metadata": _reshaped,
-    "storage": _replaced,
-    "unknown": _somehow,
+    "copy": (
+        "Copied back after the graph: {}",
+        "The function writes to {}. The graph returns the new value, and the wrapper copies it into the"
+        " caller's tensor, because {}.",
+        "One more output of the graph and one copy of the whole tensor each (copy_), memory for both until then."
+        " With gradients, autograd records the copy; where sizes or strides change as well, as_strided_ comes first.",
+        "",
+    ),
+    "graph": (
+        "Written by the graph itself: {}",
+        "The function writes to {}, and the graph does so in place: nothing is copied afterwards.",
+        "No copy. Where autograd is to know of the write, one call raises the tensors' version. A GPU graph that"
+        " writes to inputs other than parameters and buffers may not be recorded as a CUDA graph.",
+        "Nothing needs to be avoided, unless CUDA graphs were skipped for it: then return the new value.",
+    ),
+    "metadata": (
+        "Given new sizes or strides after the graph: {}",
+        "The function changes the shape of {} in place (t_, transpose_, resize_), not the values.",
+        "One more output of the graph and one as_strided_ on the caller's tensor each: time of the CPU, no copy.",
+        "Use x.t() instead of x.t_(), and return it.",
+    ),
+    "storage": (
+        "Given other memory after the graph: {}",
+        "The function calls set_() on {}: the wrapper points the caller's tensor at the new memory.",
+        "One more output of the graph and one set_() each: time of the CPU, no copy.",
+        "Return the new tensor instead of calling set_().",
+    ),
+    "unknown": (
+        "Written to: {}",
+        "The function writes to {}. The metadata does not say whether the graph does it or the wrapper.",
+        "Unknown: nothing more where the graph writes, a copy of the tensor where the wrapper does.",
+        "Return the new value instead of writing it.",
+    ),
 }
 
 # Output type → (title, what, cost, avoid, wrapper); {} is the outputs, then what they alias.

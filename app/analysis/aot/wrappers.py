@@ -14,13 +14,13 @@ from compileboard.app.analysis.aot.labels import (
     BASES,
     DUPLICATES,
     MERGED,
-    MUTATIONS,
     ORDINARY,
     PLAIN,
     RUNTIME,
     SAME,
     SYNTHETIC_BASE,
     WrapperCost,
+    describe_mutation,
 )
 
 # Without one of these nobody can say that a graph has nothing but the plain wrapper.
@@ -104,7 +104,7 @@ def _mutations(summary: Summary) -> list[WrapperCost]:
     groups: dict[tuple[str, str], list[int]] = {}
     for mutation in summary.get("inputs_mutated") or ():
         groups.setdefault(_mutation_kind(mutation), []).append(mutation["index"])
-    return [MUTATIONS[kind](name_numbers("input", indices), why) for (kind, why), indices in groups.items()]
+    return [describe_mutation(*kind, name_numbers("input", indices)) for kind, indices in groups.items()]
 
 
 def _mutation_kind(mutation: Mapping[str, Any]) -> tuple[str, str]:
