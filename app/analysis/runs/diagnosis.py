@@ -88,37 +88,18 @@ def rank_fixes(evidence: RunFacts) -> list[Fix]:
 
 def _unfinished(unfinished: Sequence[Unfinished]) -> list[Fix]:
     fixes = []
-    for unfinished_span in unfinished:
-        innermost = unfinished_span.spans[-1] if unfinished_span.spans else None
-        if innermost is not None:
-            fix = f"It was in {find_phase(innermost.name).label}: {innermost.name}, the last phase that began."
-        else:
-            fix = "The phase it was in was not recorded: --level full, or TORCH_TRACE, records it."
-        if unfinished_span.until_us is not None:
-            number = f"{format_duration(unfinished_span.until_us)} from its start to the end of the run"
-        else:
-            number = (
-                "its end was not recorded; the process went on"
-                if not unfinished_span.is_last
-                else "for how long: not recorded"
-            )
-        code = " › ".join(span.name for span in unfinished_span.spans) or None
-        title = f"Compile {unfinished_span.compile_id} never finished"
-        fixes.append(
-            Fix(
-                "unfinished",
-                "bad",
-                title,
-                number,
-                unfinished_span.function,
-                unfinished_span.file,
-                unfinished_span.line,
-                fix,
-                "compiles",
-                None,
-                code,
-            )
-        )
+    for span in unfinished:
+        fix = "The phase it was in was not recorded: --level full, or TORCH_TRACE, records it."
+        if span.spans:
+            innermost = span.spans[-1].name
+            fix = f"It was in {find_phase(innermost).label}: {innermost}, the last phase that began."
+        number = "for how long: not recorded" if span.is_last else "its end was not recorded; the process went on"
+        if span.until_us is not None:
+            number = f"{format_duration(span.until_us)} from its start to the end of the run"
+        code = " › ".join(phase.name for phase in span.spans) or None
+        title = f"Compile {span.compile_id} never finished"
+        location = (span.function, span.file, span.line)
+        fixes.append(Fix("unfinished", "bad", title, number, *location, fix, "compiles", None, code))
     return fixes
 
 
@@ -142,22 +123,19 @@ def _cliffs(cliffs: Sequence[StackCliff]) -> list[Fix]:
 
 
 def _failures(failures: Sequence[FailureGroup]) -> list[Fix]:
-    return [
-        Fix(
-            kind="failure",
-            severity="bad",
-            title=f"Compile failed: {failure.error_type or 'an exception'}",
-            number=format_plural(failure.compile_count, "failed compile"),
-            function=failure.function,
-            file=failure.file,
-            line=failure.line,
-            fix="Read the traceback; backend='eager', then 'aot_eager', tells which layer fails.",
-            tab="failures",
-            cost_us=None,
-            code=(failure.message or "").strip().split("\n\n")[0][:300] or None,
-        )
-        for failure in failures
-    ]
+    fixes = []
+    for failure in failures:
+        title = f"Compile failed: {failure.error_type or 'an exception'}"
+        number = format_plural(failure.compile_count, "failed compile")
+        fix = "Read the traceback; backend='eager', then 'aot_eager', tells which layer fails."
+        fixes.append(_make_failure_fix(failure, title, number, fix))
+    return fixes
+
+
+def _make_failure_fix(failure: FailureGroup | FailureRow, title: str, number: str, fix: str) -> Fix:
+    location = (failure.function, failure.file, failure.line)
+    code = (failure.message or "").strip().split("\n\n")[0][:300] or None
+    return Fix("failure", "bad", title, number, *location, fix, "failures", None, code)
 
 
 _RAISED_FIX = {
@@ -180,22 +158,7 @@ def _raised(failures: Sequence[FailureRow]) -> list[Fix]:
         if failure.phase == "program":
             title, number = f"The program ended: {failure.error_type or 'an exception'}", "raised outside compiled code"
         fix = _RAISED_FIX.get(failure.phase, "Read the traceback.")
-        code = (failure.message or "").strip().split("\n\n")[0][:300] or None
-        fixes.append(
-            Fix(
-                "failure",
-                "bad",
-                title,
-                number,
-                failure.function,
-                failure.file,
-                failure.line,
-                fix,
-                "failures",
-                None,
-                code,
-            )
-        )
+        fixes.append(_make_failure_fix(failure, title, number, fix))
     return fixes
 
 
