@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from compileboard.app.queries.run.failures import CacheLookup
 from compileboard.app.queries.run.trace_files import get_event
 from compileboard.collectors.store.codec import unpack
 
@@ -17,27 +18,14 @@ RUNS_BACK = 3
 
 
 @dataclass(frozen=True)
-class Lookup:
+class Lookup(CacheLookup):
     """One look-up; `text` is torch's record with the key's components, None where it is not stored."""
 
-    id: int
     run_id: str
-    process_id: str
     sequence: int
-    rank: int | None
-    compile_key: int | None
-    compile_id: str | None
     function_id: int | None
-    function: str | None
     file: str | None
     line: int | None
-    cache: str
-    result: str
-    key: str | None
-    reason: str | None
-    time_taken_us: int | None
-    time_saved_us: int | None
-    time_us: int
     artifact_id: int | None
     state: str | None
     text: str | None = field(repr=False)

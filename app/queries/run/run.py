@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from compileboard.app.queries.fields import Count, DurationUs, EventTime, Pid, ProcessId, RowId, StartTime, TimeUs
@@ -144,12 +144,9 @@ where run_id = :run_id
 order by key
 limit 20000
 """
-PROCESSES_SQL = """
-select
-  id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
-  torch_version, torch_git, cuda_version, cudnn_version, triton_version, capabilities, environment, counters,
-  compile_times, losses, snapshot_final, task, calm_us, calm_cpu_us, calm_fault_count, is_on_stack_cliff
-from processes
+_PROCESSES = f"select {', '.join(field.name for field in fields(ProcessRow))} from processes"  # noqa: S608  own texts only
+PROCESSES_SQL = f"""
+{_PROCESSES}
 where run_id = :run_id
 order by coalesce(rank, 1000000), started_us, id
 limit :limit
@@ -258,12 +255,8 @@ def list_changed_configs(
     return [(row["process_id"], _object(unpack(row["body"]))) for row in rows]
 
 
-PROCESS_PAGE_SQL = """
-select
-  id, parent_id, pid, rank, local_rank, world_size, level, command, started_us, last_seen_us, python_version,
-  torch_version, torch_git, cuda_version, cudnn_version, triton_version, capabilities, environment, counters,
-  compile_times, losses, snapshot_final, task, calm_us, calm_cpu_us, calm_fault_count, is_on_stack_cliff
-from processes
+PROCESS_PAGE_SQL = f"""
+{_PROCESSES}
 where run_id = :run_id
   and (started_us, id) > (:after_us, :after_id)
 order by started_us, id
