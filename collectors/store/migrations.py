@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,7 @@ from compileboard.collectors.store.ingest.stacks import grow_stacks
 from compileboard.collectors.store.publications import number_runs
 from compileboard.collectors.store.rollups.summaries import grow_summaries
 
-SCHEMA = Path(__file__).with_name("schema.sql")
-SCHEMA_2 = Path(__file__).with_name("schema_2.sql")
-SCHEMA_3 = Path(__file__).with_name("schema_3.sql")
-SCHEMA_4 = Path(__file__).with_name("schema_4.sql")
-SCHEMA_5 = Path(__file__).with_name("schema_5.sql")
-SCHEMA_6 = Path(__file__).with_name("schema_6.sql")
-SCHEMA_7 = Path(__file__).with_name("schema_7.sql")
-SCHEMA_8 = Path(__file__).with_name("schema_8.sql")
+FOLDER = Path(__file__).parent
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
@@ -101,53 +95,32 @@ def _migrations() -> Any:
     from sqlite_utils.migrations import Migrations
 
     steps = Migrations("compileboard")
+    # By name: the statements, then what has to be worked out of the rows there are.
+    files: dict[str, tuple[str, tuple[Callable[[sqlite3.Connection], object], ...]]] = {
+        "0001_first_schema": ("schema.sql", ()),
+        "0002_trace_logs": ("schema_2.sql", (grow_stacks,)),
+        "0003_timeline": ("schema_3.sql", ()),
+        "0004_benchmark_results": ("schema_4.sql", ()),
+        "0005_run_summaries": ("schema_5.sql", (grow_summaries,)),
+        "0006_findings": ("schema_6.sql", (grow_summaries,)),  # a model with a wrong answer counts as failed since
+        "0007_rejects_failures_trash": ("schema_7.sql", ()),
+        "0008_content_ids": ("schema_8.sql", (give_content_ids, number_runs)),
+    }
 
-    @steps(name="0001_first_schema")  # type: ignore[untyped-decorator]
-    def first_schema(database: Any) -> None:
-        for statement in split_statements(SCHEMA.read_text(encoding="utf-8")):
+    def apply(database: Any, file_name: str, functions: tuple[Callable[[sqlite3.Connection], object], ...]) -> None:
+        for statement in read_statements(file_name):
             database.conn.execute(statement)
+        for function in functions:
+            function(database.conn)
 
-    @steps(name="0002_trace_logs")  # type: ignore[untyped-decorator]
-    def trace_logs(database: Any) -> None:
-        for statement in split_statements(SCHEMA_2.read_text(encoding="utf-8")):
-            database.conn.execute(statement)
-        grow_stacks(database.conn)
-
-    @steps(name="0003_timeline")  # type: ignore[untyped-decorator]
-    def timeline(database: Any) -> None:
-        for statement in split_statements(SCHEMA_3.read_text(encoding="utf-8")):
-            database.conn.execute(statement)
-
-    @steps(name="0004_benchmark_results")  # type: ignore[untyped-decorator]
-    def benchmark_results(database: Any) -> None:
-        for statement in split_statements(SCHEMA_4.read_text(encoding="utf-8")):
-            database.conn.execute(statement)
-
-    @steps(name="0005_run_summaries")  # type: ignore[untyped-decorator]
-    def run_summaries(database: Any) -> None:
-        for statement in split_statements(SCHEMA_5.read_text(encoding="utf-8")):
-            database.conn.execute(statement)
-        grow_summaries(database.conn)
-
-    @steps(name="0006_findings")  # type: ignore[untyped-decorator]
-    def findings(database: Any) -> None:
-        for statement in split_statements(SCHEMA_6.read_text(encoding="utf-8")):
-            database.conn.execute(statement)
-        grow_summaries(database.conn)  # a model with a wrong answer counts as failed since
-
-    @steps(name="0007_rejects_failures_trash")  # type: ignore[untyped-decorator]
-    def rejects_failures_trash(database: Any) -> None:
-        for statement in split_statements(SCHEMA_7.read_text(encoding="utf-8")):
-            database.conn.execute(statement)
-
-    @steps(name="0008_content_ids")  # type: ignore[untyped-decorator]
-    def content_ids(database: Any) -> None:
-        for statement in split_statements(SCHEMA_8.read_text(encoding="utf-8")):
-            database.conn.execute(statement)
-        give_content_ids(database.conn)
-        number_runs(database.conn)
-
+    for name, (file_name, functions) in files.items():
+        steps(name=name)(partial(apply, file_name=file_name, functions=functions))
     return steps
+
+
+def read_statements(file_name: str) -> Iterator[str]:
+    """Yield the statements of one of the schema's files."""
+    return split_statements((FOLDER / file_name).read_text(encoding="utf-8"))
 
 
 def split_statements(script: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash
-from compileboard.collectors.store.migrations import SCHEMA, SCHEMA_2, SCHEMA_3, migrate_connection
+from compileboard.collectors.store.migrations import FOLDER, migrate_connection
 from compileboard.collectors.store.search_index import index_run
 from tests.tools.make_db import main as make_db
 
@@ -66,7 +66,7 @@ def test_numbers_carry_their_unit(schema):
 
 def test_schema_file_is_written_in_lower_case():
     keywords = re.compile(r"\b(CREATE|TABLE|INDEX|PRIMARY|REFERENCES|INTEGER|TEXT NOT)\b")
-    assert keywords.findall(SCHEMA.read_text() + SCHEMA_2.read_text() + SCHEMA_3.read_text()) == []
+    assert [text for path in FOLDER.glob("schema*.sql") for text in keywords.findall(path.read_text())] == []
 
 
 def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):

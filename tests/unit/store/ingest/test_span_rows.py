@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.migrations import SCHEMA_3, split_statements
+from compileboard.collectors.store.migrations import read_statements
 from tests.unit.app.explored import explore
 
 TOTALS = "select * from span_totals order by lane_id, name_id"
@@ -41,9 +41,7 @@ def test_exclusive_times_add_up_to_the_outermost_spans(store: sqlite3.Connection
 
 def test_the_step_sums_older_spans_as_ingest_sums_new_ones(store: sqlite3.Connection) -> None:
     totals = [tuple(row) for row in store.execute(TOTALS)]
-    fill = [
-        sql for sql in split_statements(SCHEMA_3.read_text()) if "insert into span_totals" in sql or "update " in sql
-    ]
+    fill = [sql for sql in read_statements("schema_3.sql") if "insert into span_totals" in sql or "update " in sql]
     store.execute("begin")
     store.execute("delete from span_totals")
     for sql in fill:
