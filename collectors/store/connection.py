@@ -44,14 +44,21 @@ def open_writer(
         connection = sqlite3.connect(uri, uri=not create, timeout=busy_timeout_ms / 1000, isolation_level=None)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explain(error, name) from error
-    try:
-        connection.row_factory = sqlite3.Row
+    with _closed_on_error(connection, name):
         connection.execute("pragma foreign_keys = on")
         _check_version(connection, name, allow_older=True)
         _use_wal(connection, busy_timeout_ms)
         connection.execute("pragma synchronous = full")  # nearly free at 100 rows a transaction or more
         connection.execute("pragma wal_autocheckpoint = 0")  # checkpoint() does it, with a short patience
-        return connection
+    return connection
+
+
+@contextmanager
+def _closed_on_error(connection: sqlite3.Connection, name: str) -> Iterator[None]:
+    """Set a connection up; what fails closes it, and SQLite's errors are raised as the store's."""
+    try:
+        connection.row_factory = sqlite3.Row
+        yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
         connection.close()
         raise explain(error, name) from error
@@ -96,18 +103,11 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
         connection = _open_read_only(name)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explain(error, name) from error
-    try:
-        connection.row_factory = sqlite3.Row
+    with _closed_on_error(connection, name):
         connection.execute("pragma query_only = on")
         connection.execute("pragma mmap_size = 268435456")
         _check_version(connection, name, allow_older=False)
-        return connection
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        connection.close()
-        raise explain(error, name) from error
-    except BaseException:
-        connection.close()
-        raise
+    return connection
 
 
 def describe_missing(name: str) -> str:
