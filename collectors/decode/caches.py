@@ -17,14 +17,8 @@ def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:
 
     `components`, up to 86 KB of what went into the key, is kept as a count.
     """
-    if name not in CACHE_ARTIFACTS:
-        return None
-    if isinstance(payload, str):
-        try:
-            payload = json.loads(payload)
-        except (ValueError, RecursionError):
-            return None
-    if not isinstance(payload, dict):
+    payload = _load_object(payload) if name in CACHE_ARTIFACTS else None
+    if payload is None:
         return None
     cache, result = CACHE_ARTIFACTS[name]
     if result is None:
@@ -47,6 +41,16 @@ def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:
         "time_saved_us": _us(payload.get("time_saved_ns"), 1e-3) or _us(payload.get("time_saved_ms"), 1e3),
         "detail": detail,
     }
+
+
+def _load_object(payload: Any) -> dict[str, Any] | None:
+    """Return a payload, as JSON or read already, if it is an object."""
+    if isinstance(payload, str):
+        try:
+            payload = json.loads(payload)
+        except (ValueError, RecursionError):
+            return None
+    return payload if isinstance(payload, dict) else None
 
 
 def _reason(payload: dict[str, Any], result: str) -> str | None:
@@ -93,12 +97,8 @@ def parse_components(payload: Any) -> list[Component] | None:
 
     A bypass, and in torch 2.13 AOTAutograd's cache, has an empty list.
     """
-    if isinstance(payload, str):
-        try:
-            payload = json.loads(payload)
-        except (ValueError, RecursionError):
-            return None
-    if not isinstance(payload, dict):
+    payload = _load_object(payload)
+    if payload is None:
         return None
     for name in ("components", "lines"):
         lines = payload.get(name)
