@@ -41,9 +41,9 @@ class Steps:
     def use(self, module: torch.nn.Module) -> None:
         """Make the optimizer of a module. As upstream: Adam, or SGD where Adam is known to fail, and on CUDA alone."""
         self.optimizer = None
-        if not (self.settings.is_training and self.settings.device == "cuda") or self.facts.no_optimizer:
+        if not (self.settings.is_training and self.settings.device == "cuda") or self.facts.find("no_optimizer"):
             return
-        if self.facts.use_sgd:
+        if self.facts.find("use_sgd"):
             self.optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE, foreach=True)
             self.optimizer.step = torch._dynamo.disable(self.optimizer.step)
         else:

@@ -37,8 +37,8 @@ PASSED = ("pass", "pass_due_to_skip")
 def run(bench: Workbench) -> ExperimentOutcome:
     """Compare; the verdict is the outcome's `accuracy`."""
     start = dynamo_counts()
-    if bench.facts.accuracy_skip:
-        return ExperimentOutcome(accuracy="pass_due_to_skip", facts={"skip": bench.facts.accuracy_skip})
+    if skip := bench.facts.reason("accuracy_skip"):
+        return ExperimentOutcome(accuracy="pass_due_to_skip", facts={"skip": skip})
     facts: dict[str, Any] = {}
     try:
         with bench.grad():
@@ -46,8 +46,8 @@ def run(bench: Workbench) -> ExperimentOutcome:
     except StageFailed as failed:
         cause = failed.__cause__ or failed
         return _outcome(failed.reason, start, facts, cause)
-    if bench.facts.flaky and verdict in ("eager_two_runs_differ", "fail_accuracy"):
-        facts["flaky"] = bench.facts.flaky
+    if verdict in ("eager_two_runs_differ", "fail_accuracy") and (flaky := bench.facts.reason("flaky")):
+        facts["flaky"] = flaky
     outcome = _outcome(verdict, start, facts)
     outcome.message = difference or outcome.message
     return outcome
@@ -89,12 +89,12 @@ def _check(bench: Workbench, facts: dict[str, Any]) -> tuple[str, str]:
     bench.stage("eager")
     first = _eager(bench, "1st")
     second = _eager(bench, "2nd")
-    if not bench.facts.eager_differs and not _same(first, second, None, bench, tolerance=0.0, cosine=False):
+    if not bench.facts.find("eager_differs") and not _same(first, second, None, bench, tolerance=0.0, cosine=False):
         return "eager_two_runs_differ", _describe(first, second)
     del second
     bench.stage("compile")
     result = _compiled(bench)
-    if bench.facts.eager_differs:
+    if bench.facts.find("eager_differs"):
         return "pass_due_to_skip", ""
     bench.stage("compare")
     if _same(first, result, reference, bench, tolerance=tolerance, cosine=cosine):
@@ -163,7 +163,7 @@ def _same(left: Any, right: Any, reference: Any, bench: Workbench, *, tolerance:
                 equal_nan=bench.settings.dtype != "float32",
                 cos_similarity=cosine,
                 tol=tolerance,
-                use_larger_multiplier_for_smaller_tensor=bench.facts.larger_multiplier,
+                use_larger_multiplier_for_smaller_tensor=bench.facts.find("larger_multiplier") is not None,
             )
         )
     except Exception:  # torch's comparison raises for shapes and types that do not fit

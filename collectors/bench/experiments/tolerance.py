@@ -23,8 +23,8 @@ REFERENCE_DEVICE = "cpu"
 
 def run(bench: Workbench) -> ExperimentOutcome:
     """Compute both from the same weights and describe the distances."""
-    if bench.facts.accuracy_skip:
-        return ExperimentOutcome(status="skipped", reason=bench.facts.accuracy_skip)
+    if skip := bench.facts.reason("accuracy_skip"):
+        return ExperimentOutcome(status="skipped", reason=skip)
     bench.cast()
     mark_batch(bench)
     with bench.grad():

@@ -50,7 +50,7 @@ class Fact:
 class ModelFacts:
     """What is known of one model; nothing is, of most.
 
-    The properties say what holds in every run; `find` says what holds in one.
+    `find` and `reason` say what holds in a run, and without one what holds in every run.
     """
 
     facts: tuple[Fact, ...] = ()
@@ -65,48 +65,10 @@ class ModelFacts:
         fact = self.find(name, **run)
         return fact.reason if fact else None
 
-    def skip_reason(self, **run: Any) -> str | None:
-        """Return why the model is not run at all, or none."""
-        return self.reason("skip", **run)
-
     def dtype_for(self, dtype: str) -> str:
         """Return the precision to run it in when this one is asked for."""
         override = self.find("dtype", dtype=dtype)
         return str(override.value) if override else dtype
-
-    @property
-    def tolerance(self) -> float | None:
-        """The tolerance in every run, or none: the suite's rule, or one that depends."""
-        fact = self.find("tolerance")
-        return float(fact.value or 0) if fact else None
-
-    @property
-    def cosine(self) -> bool:
-        return self.find("cosine") is not None
-
-    @property
-    def accuracy_skip(self) -> str | None:
-        return self.reason("accuracy_skip")
-
-    @property
-    def eager_differs(self) -> str | None:
-        return self.reason("eager_differs")
-
-    @property
-    def flaky(self) -> str | None:
-        return self.reason("flaky")
-
-    @property
-    def larger_multiplier(self) -> bool:
-        return self.find("larger_multiplier") is not None
-
-    @property
-    def use_sgd(self) -> bool:
-        return self.find("use_sgd") is not None
-
-    @property
-    def no_optimizer(self) -> str | None:
-        return self.reason("no_optimizer")
 
     @property
     def loss_divisor(self) -> float:

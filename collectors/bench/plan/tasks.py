@@ -48,7 +48,8 @@ def _left_out(ref: ModelRef, experiment: str, settings: BenchSettings) -> str | 
     if settings.is_training and not ref.trains:
         return "it has no training step"
     facts = facts_for(ref.suite, ref.name)
-    return facts.skip_reason(
+    return facts.reason(
+        "skip",
         mode=settings.mode,
         device=settings.device,
         dtype=settings.dtype,

@@ -95,35 +95,28 @@ def test_a_torchvision_tolerance_is_of_half_precision_and_of_training_on_a_gpu()
 
 def test_upstreams_suite_names_find_the_same_facts() -> None:
     assert facts_for("timm_models", "mobilenetv3_large_100") == facts_for("timm", "mobilenetv3_large_100") != NOTHING
-    assert facts_for("huggingface", "XGLMForCausalLM").flaky
-    assert facts_for("torchbench", "resnet18").use_sgd
+    assert facts_for("huggingface", "XGLMForCausalLM").reason("flaky")
+    assert facts_for("torchbench", "resnet18").find("use_sgd")
     assert facts_for("local", "resnet18") == NOTHING
 
 
 def test_a_skip_is_of_the_runs_it_names() -> None:
     slow = facts_for("timm", "nfnet_l0")
-    assert slow.skip_reason(device="cpu", mode="inference", machine="aarch64") == "times out on aarch64"
-    assert slow.skip_reason(device="cpu", mode="inference", machine="x86_64") is None
-    assert facts_for("transformers", "Reformer").skip_reason(device="cuda", mode="training", backend="eager")
-    assert facts_for("torchvision", "mnasnet1_0").skip_reason(device="cuda") is None
+    assert slow.reason("skip", device="cpu", mode="inference", machine="aarch64") == "times out on aarch64"
+    assert slow.reason("skip", device="cpu", mode="inference", machine="x86_64") is None
+    assert facts_for("transformers", "Reformer").reason("skip", device="cuda", mode="training", backend="eager")
+    assert facts_for("torchvision", "mnasnet1_0").reason("skip", device="cuda") is None
 
 
 def test_nothing_known_means_nothing_special() -> None:
-    assert (NOTHING.tolerance, NOTHING.cosine, NOTHING.use_sgd, NOTHING.larger_multiplier) == (
-        None,
-        False,
-        False,
-        False,
-    )
-    facts = NOTHING.flaky, NOTHING.accuracy_skip, NOTHING.eager_differs, NOTHING.no_optimizer
-    assert facts == (None, None, None, None)
-    assert (NOTHING.skip_reason(device="cpu"), NOTHING.loss_divisor) == (None, 1.0)
+    assert [fact for fact in FACTS if NOTHING.find(fact) or NOTHING.reason(fact)] == []
+    assert (NOTHING.reason("skip", device="cpu"), NOTHING.loss_divisor) == (None, 1.0)
 
 
-def test_facts_in_every_run_are_properties() -> None:
+def test_facts_in_every_run_hold_in_each() -> None:
     known = ModelFacts((Fact("tolerance", "it is noisy", 0.5), Fact("cosine", "it is large")))
-    assert (known.tolerance, known.cosine) == (0.5, True)
+    assert (known.reason("tolerance"), known.reason("cosine")) == ("it is noisy", "it is large")
     assert tolerance_for(known, suite="timm", mode="training", dtype="amp", device="cpu") == (0.5, True)
-    assert facts_for("transformers", "BlenderbotForCausalLM").accuracy_skip
+    assert facts_for("transformers", "BlenderbotForCausalLM").reason("accuracy_skip")
     assert facts_for("transformers", "GoogleFnet").dtype_for("bfloat16") == "float32"
     assert facts_for("timm", "mobilevit_s").loss_divisor == 1000
