@@ -26,7 +26,7 @@ from compileboard.app.reports.checks import one_line, write_outputs
 from compileboard.app.reports.output import fail, write_file
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
-from compileboard.collectors.store.dashboard.baselines import delete_baseline, replace_baseline, save_baseline
+from compileboard.collectors.store.dashboard.baselines import delete_baseline, save_baseline
 from compileboard.command_line import Group
 
 EPILOG = """\
@@ -108,7 +108,7 @@ def update(
     changes = list_changes(before, after)
     try:
         with closing(open_writer(path)) as writer:
-            replace_baseline(writer, stored.name, dump_baseline(after), run_id=run_id, note=note)
+            save_baseline(writer, stored.name, dump_baseline(after), run_id=run_id, note=note, replacing=True)
             record_action(writer, "baseline.update", stored.name, command_origin())
             checkpoint(writer)
     except ValueError as error:

@@ -43,30 +43,28 @@ def save_baseline(
     *,
     run_id: str | None,
     note: str | None = None,
+    replacing: bool = False,
     now_us: int | None = None,
 ) -> bool:
     """Save a new baseline; return False, and change nothing, if one has that name.
 
+    With `replacing`, replace what a baseline keeps: no note leaves its own, and False means that none has that name.
+
     Raises: ValueError if the name or the note cannot be used.
     """
-    _check_name(name)
-    return _write(connection, INSERT, name, body, run_id, note, now_us)
-
-
-def replace_baseline(
-    connection: sqlite3.Connection,
-    name: str,
-    body: dict[str, Any],
-    *,
-    run_id: str | None,
-    note: str | None = None,
-    now_us: int | None = None,
-) -> bool:
-    """Replace what a baseline keeps; None leaves its note. Return False if none has that name.
-
-    Raises: ValueError if the note is too long.
-    """
-    return _write(connection, UPDATE, name, body, run_id, note, now_us)
+    if not replacing:
+        _check_name(name)
+    if note is not None and len(note) > NOTE_LIMIT:
+        raise ValueError(f"a note has at most {NOTE_LIMIT} characters; this one has {len(note)}")
+    values = {
+        "name": name,
+        "run_id": run_id,
+        "note": None if note is None else note.strip(),
+        "now_us": time.time_ns() // 1000 if now_us is None else now_us,
+        "body": pack(json.dumps(body, separators=(",", ":")), primed=False),
+    }
+    with write_transaction(connection):
+        return bool(connection.execute(UPDATE if replacing else INSERT, values).rowcount)
 
 
 def delete_baseline(connection: sqlite3.Connection, name: str) -> bool:
@@ -84,25 +82,3 @@ def _check_name(name: str) -> None:
     for pattern, meaning in RESERVED:
         if pattern.fullmatch(name):
             raise ValueError(f"{name[:80]!r} is no baseline's name: {meaning}; choose another, as main or release/2.4")
-
-
-def _write(
-    connection: sqlite3.Connection,
-    sql: str,
-    name: str,
-    body: dict[str, Any],
-    run_id: str | None,
-    note: str | None,
-    now_us: int | None,
-) -> bool:
-    if note is not None and len(note) > NOTE_LIMIT:
-        raise ValueError(f"a note has at most {NOTE_LIMIT} characters; this one has {len(note)}")
-    values = {
-        "name": name,
-        "run_id": run_id,
-        "note": None if note is None else note.strip(),
-        "now_us": time.time_ns() // 1000 if now_us is None else now_us,
-        "body": pack(json.dumps(body, separators=(",", ":")), primed=False),
-    }
-    with write_transaction(connection):
-        return bool(connection.execute(sql, values).rowcount)

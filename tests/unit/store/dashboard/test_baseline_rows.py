@@ -10,7 +10,7 @@ import pytest
 from compileboard.app.queries.dashboard.baselines import get_baseline, list_baselines
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.baselines import delete_baseline, replace_baseline, save_baseline
+from compileboard.collectors.store.dashboard.baselines import delete_baseline, save_baseline
 from compileboard.collectors.store.migrations import migrate
 
 
@@ -19,7 +19,7 @@ def test_a_baseline_is_kept_replaced_and_deleted(tmp_path: Path) -> None:
     with closing(open_writer(tmp_path / "x.db")) as store:
         assert save_baseline(store, "main", {"n": 1}, run_id="A", note=" why ", now_us=5)
         assert not save_baseline(store, "main", {"n": 2}, run_id="B", now_us=6)
-        assert replace_baseline(store, "main", {"n": 3}, run_id="B", now_us=7)
+        assert save_baseline(store, "main", {"n": 3}, run_id="B", now_us=7, replacing=True)
         baseline = get_baseline(store, "main")
         assert baseline is not None
         assert (baseline.body, baseline.run_id, baseline.note, baseline.created_us, baseline.changed_us) == (
@@ -30,7 +30,7 @@ def test_a_baseline_is_kept_replaced_and_deleted(tmp_path: Path) -> None:
             7,
         )
         assert delete_baseline(store, "main") and not delete_baseline(store, "main")
-        assert get_baseline(store, "main") is None and not replace_baseline(store, "main", {}, run_id=None)
+        assert get_baseline(store, "main") is None and not save_baseline(store, "main", {}, run_id=None, replacing=True)
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x" * 101, "a/", "/a", "é"])
