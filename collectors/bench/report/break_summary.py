@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,8 +13,7 @@ from compileboard.collectors.store.connection import open_reader
 OUR_STEP = "collectors/bench/steps.py"
 SHORT_LIST, MOST = 10, 1000  # how many are listed unasked, and at most
 LIST_BREAKS = """
-select distinct_breaks.id,
-  distinct_breaks.gb_id,
+select distinct_breaks.gb_id,
   distinct_breaks.reason,
   functions.file,
   distinct_breaks.line,
@@ -52,18 +50,8 @@ def list_breaks(database: str, run_id: str) -> list[BenchBreak]:
     Raises: StoreError.
     """
     with closing(open_reader(database)) as reader:
-        rows: Sequence[sqlite3.Row] = reader.execute(LIST_BREAKS, {"run": run_id, "most": MOST}).fetchall()
-    return [
-        BenchBreak(
-            row["gb_id"],
-            row["reason"],
-            row["file"],
-            row["line"],
-            row["break_count"],
-            tuple(sorted(json.loads(row["models"]))),
-        )
-        for row in rows
-    ]
+        rows = reader.execute(LIST_BREAKS, {"run": run_id, "most": MOST}).fetchall()
+    return [BenchBreak(**{**dict(row), "models": tuple(sorted(json.loads(row["models"])))}) for row in rows]
 
 
 def format_breaks(breaks: Sequence[BenchBreak], *, explain: bool) -> list[str]:
