@@ -24,6 +24,7 @@ from compileboard.app.queries.dashboard.incidents import (
     list_findings,
 )
 from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.queries.sides import find_run, find_word, name_baselines
@@ -142,7 +143,7 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     causes = _by_model(comparison.list_task_causes(reader, run.id), tasks)
     was_observed = bool(comparison.count_observed(reader, run.id))
     return Side(
-        title=f"run {run.id}" + (" (still running)" if run.state == "running" else ""),
+        title=f"run {run.id}" + (" (still running)" if read_clock().is_running(run.state, run.heartbeat_us) else ""),
         rows=tuple(rows),
         breaks=breaks if breaks or was_observed else None,
         causes=causes if causes or was_observed else None,

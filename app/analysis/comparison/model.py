@@ -81,6 +81,7 @@ class ComparedRun:
     name: Annotated[str, "What it is called."]
     started_us: Annotated[TimeUs, "When it started."]
     state: Annotated[str, "Its state."]
+    shown_state: Annotated[str, "`state`, or `interrupted?` for a running one whose recorder fell silent."]
     commit: Annotated[str | None, "Its commit."]
     branch: Annotated[str | None, "Its branch."]
     subject: Annotated[str | None, "The commit's subject."]

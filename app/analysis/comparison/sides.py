@@ -17,8 +17,10 @@ from compileboard.app.analysis.comparison.model import (
     Key,
     ModelResult,
 )
+from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.format import format_time
 from compileboard.app.queries.comparison import TaskDistinct
+from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.sides import NamedSide
 from compileboard.collectors.contract.result_columns import STORE_NAMES
@@ -122,11 +124,11 @@ def name_side(named: NamedSide) -> str:
     return named.asked.replace(":", " ", 1)
 
 
-def label_run(detail: RunDetail) -> ComparedRun:
+def label_run(detail: RunDetail, clock: RecorderClock) -> ComparedRun:
     """Return what of a run stands beside a comparison."""
-    run = detail.run
+    run, state = detail.run, describe_state(detail.run, *clock).word
     return ComparedRun(
-        run.id, run.shown_name, run.started_us, run.state, run.git_commit, run.git_branch, run.git_subject
+        run.id, run.shown_name, run.started_us, run.state, state, run.git_commit, run.git_branch, run.git_subject
     )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ from compileboard.app.queries.dashboard.baselines import Baseline
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.comparison import list_function_sums
 from compileboard.app.queries.fleet.models import filter_newest
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run.run import RunDetail
@@ -196,7 +197,7 @@ def _load_runs(reader: sqlite3.Connection, engine: Engine, named: NamedSide) -> 
     return CompareSide(
         asked=named.asked,
         title=name_side(named),
-        runs=tuple(label_run(detail) for detail in named.runs),
+        runs=tuple(label_run(detail, read_clock()) for detail in named.runs),
         entries=tuple(result for _row, _parts, result in loaded),
         breaks=breaks if breaks or observed else None,
         causes=causes if causes or observed else None,

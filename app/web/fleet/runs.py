@@ -75,7 +75,8 @@ def confirm_delete(run_id: str) -> str:
     run = runs.get_run(get_engine(), run_id)
     if run is None:
         abort(404, f"There is no run {run_id[:80]}.")
-    return render_template("runs/delete.html", run=run)
+    is_running = get_clock().is_running(run.state, run.heartbeat_us)
+    return render_template("runs/delete.html", run=run, is_running=is_running)
 
 
 @blueprint.post("/runs/<run_id>/delete")

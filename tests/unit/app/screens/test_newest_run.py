@@ -104,3 +104,10 @@ def test_a_silent_run_is_interrupted_in_every_rendering(client: FlaskClient, sto
     suite = client.get("/api/v1/summary").get_json()["data"]["summaries"][0]["suite"]
     report = client.get(f"/trends/report.json?suite={suite}&since=2020-01-01").get_json()
     assert report["runs"][0]["state"] == "interrupted?"
+    compared = "base=SILENT&new=SILENT"
+    page = client.get(f"/compare?{compared}").text
+    assert "interrupted?" in page and "still running" not in page
+    sides = client.get(f"/api/v1/compare?{compared}").get_json()["data"]
+    assert [sides[side]["runs"][0]["shown_state"] for side in ("base", "new")] == ["interrupted?"] * 2
+    assert client.get("/api/v1/check?run=SILENT&baseline=SILENT").get_json()["data"]["run"] == "run SILENT"
+    assert "still running" not in client.get("/runs/SILENT/delete").text
