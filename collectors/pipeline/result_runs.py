@@ -115,17 +115,17 @@ def _content_run(
             homes.setdefault(run_id, []).append(file)
     fit = [
         run_id
-        for run_id, its in homes.items()
+        for run_id, files in homes.items()
         if run_id not in of_commits
         # A file that was imported by itself does not draw the rest of its folder into a run that is called after it.
-        and (len(its) > 1 or len(named) == 1 or names[run_id] == folder.name)
+        and (len(files) > 1 or len(named) == 1 or names[run_id] == folder.name)
         and not _differs(connection, run_id, folder.read, exactly=run_id in taken)
     ]
     known = max(fit, key=lambda run_id: len(homes[run_id]), default=None)
     run_id = known or _new_id(connection, named)
     run = ResultRun(run_id, run_id if timed else ALONE)
     if known is None:
-        alone = [(its[0], commit) for commit, its in homes.items() if len(its) == 1 and commit not in of_commits]
+        alone = [(files[0], other) for other, files in homes.items() if len(files) == 1 and other not in of_commits]
         run.also_in = [(file.source.label, other) for file, other in alone if names[other] == file.source.label]
     return run
 

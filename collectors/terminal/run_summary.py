@@ -55,7 +55,7 @@ def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[tuple[str
         name = " ".join(word for word in (*words, "dynamic" if dynamic else "") if word)
         logs.setdefault(name, []).append(math.log(speedup))
     most = sorted(logs.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_CONFIGURATIONS]
-    return [(name, math.exp(math.fsum(its) / len(its)), len(its)) for name, its in most]
+    return [(name, math.exp(math.fsum(values) / len(values)), len(values)) for name, values in most]
 
 
 TOP = 5
