@@ -8,7 +8,7 @@ from typing import Any
 from compileboard.collectors.contract.events import ArtifactSeen, SymbolSeen
 from compileboard.collectors.contract.fast_json import dumps
 from compileboard.collectors.store.codec import pack
-from compileboard.collectors.store.ingest.insert import Insert
+from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.payloads import PayloadRows, Pending
 from compileboard.collectors.store.ingest.spans import SpanRows
 
@@ -47,23 +47,16 @@ class TraceRows:
         envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
         self._artifacts.append(
             {
+                **pick(
+                    event, "process_id", "sequence", "compile_id", "attempt", "name", "title", "encoding", "time_us"
+                ),
+                **pick(event, "state", "size_bytes", "md5"),
                 "run_id": run_id,
-                "process_id": event.process_id,
-                "sequence": event.sequence,
                 "compile_key": compile_key,
-                "compile_id": event.compile_id,
-                "attempt": event.attempt,
-                "name": event.name,
-                "title": event.title,
-                "encoding": event.encoding,
                 "metadata": dumps(event.metadata) if event.metadata else None,
                 "envelope": dumps(envelope) if envelope else None,
                 "stack_id": stack_id,
-                "state": event.state,
-                "size_bytes": event.size_bytes,
-                "md5": event.md5,
                 "payload_id": None if event.text is None else self.payloads.add(event.text),
-                "time_us": event.time_us,
             }
         )
         if event.guards is not None or event.aot is not None:
@@ -100,26 +93,23 @@ class TraceRows:
             },
         )
 
-    def write_symbol(self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None = None) -> int:
-        """Write a symbol's row; return how many were new."""
+    def write_symbol(
+        self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None = None
+    ) -> None:
+        """Write a symbol's row."""
         envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
-        names = ("symbol", "expression", "value", "value_range", "source", "file", "line", "source_line")
-        cursor = _SYMBOL.add(
+        _SYMBOL.add(
             self.connection,
             {
+                **pick(event, "process_id", "sequence", "compile_id", "time_us", "symbol", "expression", "value"),
+                **pick(event, "value_range", "source", "file", "line", "source_line"),
                 "run_id": run_id,
-                "process_id": event.process_id,
-                "sequence": event.sequence,
                 "compile_key": compile_key,
-                "compile_id": event.compile_id,
                 "kind": event.symbol_kind,
                 "detail": pack(dumps({**event.detail, "envelope": envelope} if envelope else event.detail)),
                 "stack_id": stack_id,
-                "time_us": event.time_us,
-                **{name: getattr(event, name) for name in names},
             },
         )
-        return max(cursor.rowcount, 0)
 
 
 _INSERT_ARTIFACT = """

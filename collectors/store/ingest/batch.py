@@ -47,8 +47,3 @@ def find_function(batch: Batch, file: str | None, name: str | None) -> int | Non
     if not name:
         return None
     return batch.find_id(_FUNCTION, ("function", file or "", name), lambda: {"file": file or "", "name": name})
-
-
-def pick(event: object, *names: str) -> dict[str, Any]:
-    """Return an event's fields by name, as bound values."""
-    return {name: getattr(event, name) for name in names}

@@ -6,9 +6,9 @@ import json
 import sqlite3
 
 from compileboard.collectors.contract.events import Compiled, CompileStarted, GraphBroke
-from compileboard.collectors.store.ingest.batch import Batch, find_function, pick
+from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.frames import Compile
-from compileboard.collectors.store.ingest.insert import Insert, InsertOnce
+from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick
 from compileboard.collectors.store.ingest.recompiles import name_recompiles
 from compileboard.collectors.store.rollups.totals import BREAKS, CAUSES, FUNCTIONS, BatchTotals
 
@@ -45,12 +45,9 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
         where id = :key
         """,
         {
+            **pick(event, "time_us", "line", "resumed_at", "rank"),
             "key": compile_.key,
-            "time_us": event.time_us,
             "function_id": function_id,
-            "line": event.line,
-            "resumed_at": event.resumed_at,
-            "rank": event.rank,
             "stack_id": batch.stacks.find(batch.run_id, event.stack),
             "attempt_count": (event.attempt or 0) + 1,
         },
@@ -117,13 +114,11 @@ def _settle_compile(
         where id = :key
         """,
         {
+            **pick(event, "duration_us", "line", "resumed_at"),
             "key": compile_.key,
             "outcome": outcome,
-            "duration_us": event.duration_us,
             "attempt_count": restarts + 1,
             "function_id": function_id,
-            "line": event.line,
-            "resumed_at": event.resumed_at,
         },
     )
     batch.connection.execute(

@@ -10,7 +10,7 @@ import sqlite3
 from dataclasses import dataclass, field
 
 from compileboard.collectors.contract.events import FrameContext
-from compileboard.collectors.store.ingest.insert import InsertForId
+from compileboard.collectors.store.ingest.insert import InsertForId, pick
 
 _COMPILE = InsertForId("compiles")
 
@@ -142,13 +142,10 @@ class FrameIndex:
         key = _COMPILE.add_for_id(
             self.connection,
             {
+                **pick(event, "process_id", "frame_id", "frame_compile_id", "rank"),
                 "run_id": run_id,
-                "process_id": event.process_id,
                 "generation": process.generation.number,
                 "compile_id": compile_id,
-                "frame_id": event.frame_id,
-                "frame_compile_id": event.frame_compile_id,
-                "rank": event.rank,
                 "function_id": sibling.function_id if sibling else None,
                 "line": sibling.line if sibling else None,
                 "outcome": "announced",

@@ -34,7 +34,7 @@ from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.batch import Batch
 from compileboard.collectors.store.ingest.frames import FrameIndex
-from compileboard.collectors.store.ingest.insert import Insert
+from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.rows import WRITERS
 from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.publications import publish_run
@@ -183,19 +183,19 @@ class Ingestor:
         batch.totals.flush()
         self.traces.flush()
         if result.new_count:
-            self.connection.execute(
-                "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
-                {"id": run_id, "now_us": now_us},
-            )
+            self._beat(run_id, now_us)
 
     def touch(self, run_id: str, *, now_us: int | None = None) -> None:
         """Save that the run's recorder is alive."""
         now_us = time.time_ns() // 1000 if now_us is None else now_us
         with write_transaction(self.connection):
-            self.connection.execute(
-                "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
-                {"id": run_id, "now_us": now_us},
-            )
+            self._beat(run_id, now_us)
+
+    def _beat(self, run_id: str, now_us: int) -> None:
+        self.connection.execute(
+            "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
+            {"id": run_id, "now_us": now_us},
+        )
 
     def _is_deleted(self, run_id: str) -> bool:
         query = "select 1 from removed_runs where run_id = :id"
@@ -246,7 +246,7 @@ class Ingestor:
             [{"run_id": run_id, "key": key, "value": value} for key, value in event.tags.items()],
         )
         gpu = event.gpus[0] if event.gpus else {}
-        facts = {name: getattr(event, name) for name in ("argv", "git", "host", "gpus", "environment")}
+        facts = pick(event, "argv", "git", "host", "gpus", "environment")
         self.connection.execute(
             """
             update runs set
@@ -259,13 +259,9 @@ class Ingestor:
             """,
             {
                 "id": run_id,
-                "name": event.name,
-                "suite": event.suite,
-                "source": event.source,
-                "level": event.level,
+                **pick(event, "name", "suite", "source", "level", "cwd"),
                 "keep_source": int(event.keep_source),
                 "command": " ".join(event.argv),
-                "cwd": event.cwd,
                 "started_us": event.time_us,
                 "host": event.host.get("name"),
                 "gpu_name": gpu.get("name"),
@@ -326,12 +322,7 @@ class Ingestor:
               python_version = coalesce(python_version, :python_version)
             where id = :id
             """,
-            {
-                "id": run_id,
-                "torch_version": event.torch_version,
-                "cuda_version": event.cuda_version,
-                "python_version": event.python_version,
-            },
+            {"id": run_id, **pick(event, "torch_version", "cuda_version", "python_version")},
         )
 
 

@@ -64,3 +64,8 @@ class InsertForId(Insert):
         """Insert a row and return its id."""
         (row_id,) = self.add(connection, values).fetchone()
         return int(row_id)
+
+
+def pick(event: object, *names: str) -> dict[str, Any]:
+    """Return an event's fields by name, as bound values."""
+    return {name: getattr(event, name) for name in names}

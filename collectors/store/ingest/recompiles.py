@@ -11,8 +11,8 @@ from compileboard.collectors.contract.events import GuardFailure, Recompiled, lo
 from compileboard.collectors.contract.fingerprints import content_digest
 from compileboard.collectors.decode.guards.advice import suggest_in
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.ingest.batch import Batch, pick
-from compileboard.collectors.store.ingest.insert import Insert, InsertForId, InsertOnce
+from compileboard.collectors.store.ingest.batch import Batch
+from compileboard.collectors.store.ingest.insert import Insert, InsertForId, InsertOnce, pick
 from compileboard.collectors.store.rollups.totals import CAUSES, FUNCTIONS
 
 _RECOMPILE = InsertForId("recompiles")

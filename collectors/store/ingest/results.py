@@ -9,8 +9,8 @@ from typing import Any
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.codec import pack
-from compileboard.collectors.store.ingest.batch import Batch, pick
-from compileboard.collectors.store.ingest.insert import InsertOnce
+from compileboard.collectors.store.ingest.batch import Batch
+from compileboard.collectors.store.ingest.insert import InsertOnce, pick
 from compileboard.collectors.store.rollups.results import NUMBERS
 
 MOST_COUNT = 2**53  # beyond it a float names no number of things

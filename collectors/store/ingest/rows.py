@@ -28,10 +28,10 @@ from compileboard.collectors.contract.events import (
     SymbolSeen,
 )
 from compileboard.collectors.store.codec import pack
-from compileboard.collectors.store.ingest.batch import Batch, find_function, pick
+from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from compileboard.collectors.store.ingest.compiles import write_break, write_compiled, write_start
-from compileboard.collectors.store.ingest.insert import Insert
+from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.recompiles import write_recompile
 from compileboard.collectors.store.ingest.results import write_result
 
@@ -148,54 +148,32 @@ def write_config(batch: Batch, event: ConfigSeen) -> None:
 
 
 def write_failure(batch: Batch, event: CompileFailed) -> None:
-    compile_, new = batch.frames.find(batch.run_id, event)
-    _COMPILE_FAILURE.add(
-        batch.connection,
-        {
-            "run_id": batch.run_id,
-            "compile_key": compile_.key if compile_ else None,
-            **pick(event, "process_id", "sequence", "compile_id", "error_type", "message", "time_us"),
-        },
-    )
-    batch.totals.add(compile_count=int(new))
+    _add_of_compile(batch, event, _COMPILE_FAILURE, "error_type", "message")
 
 
 def write_cache(batch: Batch, event: CacheLookedUp) -> None:
-    compile_, new = batch.frames.find(batch.run_id, event)
-    _CACHE_LOOKUP.add(
-        batch.connection,
-        {
-            "run_id": batch.run_id,
-            "compile_key": compile_.key if compile_ else None,
-            **pick(
-                event,
-                "process_id",
-                "sequence",
-                "compile_id",
-                "cache",
-                "result",
-                "key",
-                "reason",
-                "time_taken_us",
-                "time_saved_us",
-                "time_us",
-            ),
-        },
-    )
-    batch.totals.add(compile_count=int(new), **{f"cache_{event.result}_count": 1})
+    columns = ("cache", "result", "key", "reason", "time_taken_us", "time_saved_us")
+    _add_of_compile(batch, event, _CACHE_LOOKUP, *columns)
+    batch.totals.add(**{f"cache_{event.result}_count": 1})
 
 
 def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
+    _add_of_compile(batch, event, _CUDAGRAPH_SKIP, "reason")
+    batch.totals.add(cudagraph_skip_count=1)
+
+
+def _add_of_compile(batch: Batch, event: FrameContext, insert: Insert, *columns: str) -> None:
+    """Write an event as a row of the compile that it belongs to."""
     compile_, new = batch.frames.find(batch.run_id, event)
-    _CUDAGRAPH_SKIP.add(
+    insert.add(
         batch.connection,
         {
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
-            **pick(event, "process_id", "sequence", "compile_id", "reason", "time_us"),
+            **pick(event, "process_id", "sequence", "compile_id", "time_us", *columns),
         },
     )
-    batch.totals.add(cudagraph_skip_count=1, compile_count=int(new))
+    batch.totals.add(compile_count=int(new))
 
 
 def write_snapshot(batch: Batch, event: SnapshotTaken) -> None:
