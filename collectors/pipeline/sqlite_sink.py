@@ -22,6 +22,7 @@ from compileboard.collectors.store.errors import StoreMoved, explain
 from compileboard.collectors.store.ingest.frames import FrameIndex
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.source_files import (
+    RejectRow,
     add_result_file,
     advance_log,
     complete_process,
@@ -122,7 +123,7 @@ class SqliteSink:
 
         Raises: StoreError in words.
         """
-        rows = [(name, *row) for name, of_file in rejects.items() for row in list_rejects(of_file)]
+        rows = [{"file_name": name, **row} for name, of_file in rejects.items() for row in list_rejects(of_file)]
         if rows and not self.is_deleted:
             with explained(self.database), write_transaction(self.connection):
                 save_run_rejects(self.connection, self.run_id, rows)
@@ -183,7 +184,8 @@ def _identity(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def list_rejects(rejects: Rejects, *, examples: bool = True) -> Iterator[tuple[str, int, int | None, str | None]]:
+def list_rejects(rejects: Rejects, *, examples: bool = True) -> Iterator[RejectRow]:
     """List what could not be read, as the store keeps it; examples may be lines of the user's code."""
     for kind, reject in sorted(rejects.by_kind.items()):
-        yield kind, reject.count, reject.first_line, reject.example if examples else None
+        example = reject.example if examples else None
+        yield {"kind": kind, "reject_count": reject.count, "first_line": reject.first_line, "example": example}

@@ -87,10 +87,11 @@ def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mappin
     )
 
 
-def save_rejects(
-    connection: sqlite3.Connection, process_id: str, rejects: Iterable[tuple[str, int, int | None, str | None]]
-) -> None:
-    """Add what could not be read: kind, count, first line, example. A torn end is only ever the last reading's."""
+RejectRow = dict[str, str | int | None]  # kind, reject_count, first_line, example
+
+
+def save_rejects(connection: sqlite3.Connection, process_id: str, rejects: Iterable[RejectRow]) -> None:
+    """Add what could not be read. A torn end is only ever the last reading's."""
     key = {"process_id": process_id}
     connection.executemany(
         "delete from log_rejects where process_id = :process_id and kind = :kind",
@@ -102,25 +103,18 @@ def save_rejects(
         values (:process_id, :kind, :reject_count, :first_line, :example)
         on conflict (process_id, kind) do update set reject_count = reject_count + excluded.reject_count
         """,
-        [
-            {**key, "kind": kind, "reject_count": count, "first_line": line, "example": example}
-            for kind, count, line, example in rejects
-        ],
+        [{**key, **row} for row in rejects],
     )
 
 
-def replace_rejects(
-    connection: sqlite3.Connection, process_id: str, rejects: Iterable[tuple[str, int, int | None, str | None]]
-) -> None:
+def replace_rejects(connection: sqlite3.Connection, process_id: str, rejects: Iterable[RejectRow]) -> None:
     """Replace what could not be read of a file that is read whole each time."""
     connection.execute("delete from log_rejects where process_id = :process_id", {"process_id": process_id})
     save_rejects(connection, process_id, rejects)
 
 
-def save_run_rejects(
-    connection: sqlite3.Connection, run_id: str, rejects: Iterable[tuple[str, str, int, int | None, str | None]]
-) -> None:
-    """Save what of a run's spool could not be recorded: file, kind, count, first line, example.
+def save_run_rejects(connection: sqlite3.Connection, run_id: str, rejects: Iterable[RejectRow]) -> None:
+    """Save what of a run's spool could not be recorded; each row has its file's name too.
 
     A spool that is read once more counts the same lines again: the largest count holds.
     """
@@ -130,17 +124,7 @@ def save_run_rejects(
         values (:run_id, :file_name, :kind, :reject_count, :first_line, :example)
         on conflict (run_id, file_name, kind) do update set reject_count = max(reject_count, excluded.reject_count)
         """,
-        [
-            {
-                "run_id": run_id,
-                "file_name": file_name,
-                "kind": kind,
-                "reject_count": count,
-                "first_line": line,
-                "example": example,
-            }
-            for file_name, kind, count, line, example in rejects
-        ],
+        [{"run_id": run_id, **row} for row in rejects],
     )
 
 
