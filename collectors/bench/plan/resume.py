@@ -7,8 +7,8 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 
-from compileboard.collectors.contract.events import BenchMeasured, load_event
-from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.bench.report.upstream_files import load_results
+from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreMissing
 
@@ -22,7 +22,6 @@ order by started_us desc, id desc
 limit 1
 """
 PLAN_OF = "select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') from runs where id = :id"
-RESULTS = "select body from events where run_id = :run and kind = 'bench_measured' order by time_us, sequence"
 STATE = "select state, heartbeat_us from runs where id = :id"
 ALIVE_US = 20_000_000  # a recorder says every few seconds that it is there
 
@@ -50,8 +49,7 @@ def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
         state, heartbeat_us = reader.execute(STATE, {"id": run_id}).fetchone()
         if state == "running" and time.time_ns() // 1000 - heartbeat_us < ALIVE_US:
             raise ValueError(f"--resume: run {run_id} is still being measured; wait for its end, or end it with Ctrl-C")
-        events = [load_event(unpack(row["body"])) for row in reader.execute(RESULTS, {"run": run_id})]
-    results = tuple(event for event in events if isinstance(event, BenchMeasured))
+        results = tuple(load_results(reader, run_id))
     return ResumePoint(
         run_id, frozenset((result.suite, result.model, result.experiment) for result in results), results
     )
