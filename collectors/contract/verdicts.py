@@ -325,13 +325,15 @@ def decide_overall(
     verdicts: Mapping[str, int] | None = None,
     noise: float | None = None,
     threshold: float | None = None,
+    latency: float | None = None,
 ) -> Verdict[M]:
     """Return the verdict on a change of a mean or a sum over models, from the verdicts on each of them.
 
     `verdicts` counts the models by their words; None where nobody judged them, and then the threshold alone decides.
     `noise` is how far the logarithm of new ÷ base may be off, as `find_noise` has it. A mean is no surer than its
     models: it is worse where it moved that way beyond the threshold, and a model is worse or its own interval says so;
-    of one model it is what that model is.
+    of one model it is what that model is. `latency` is new ÷ base of the compiled models' latency: where it is less than
+    half of what their intervals call a change of the speedup, eager mode moved.
     """
     plain = decide(metric, Measurement(base, samples=None), Measurement(new, samples=None), threshold)
     plain = replace(plain, spread_ratio=noise and math.expm1(noise))
@@ -349,6 +351,10 @@ def decide_overall(
         )
     if noise is not None and total != 1:  # the only model's intervals overlap
         is_apart = abs(math.log(new / base)) > noise
+        if is_apart and latency is not None and -math.log(latency) / math.log(new / base) < 0.5:
+            change = f"{100 * (latency - 1):+.1f} %".replace("-", "−")
+            reason = f"the compiled models' latency changed by {change}: the rest is eager mode's"
+            return replace(plain, word="eager", method="intervals", reason=reason)
         reason = f"the models' 95 % intervals together{'' if is_apart else ' span no change'}"
         return replace(plain, word=plain.word if is_apart else "noise", method="intervals", reason=reason)
     if counts.get("single"):

@@ -181,7 +181,10 @@ def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
     verdicts, methods = _count_verdicts(usable)  # a mean is judged by its own models
     intervals = [side.interval for pair, _delta in usable for side in (pair.base, pair.new)]
     noise = find_noise(intervals) if metric.name == "speedup" else None
-    overall = decide_overall(metric, before, after, verdicts, noise)
+    latencies = [delta for pair, _delta in usable if (delta := pair.deltas.get("abs_latency_ms")) and delta.base > 0]
+    is_speed = metric.name == "speedup" and len(latencies) == len(usable)
+    latency = (geomean([delta.new / delta.base for delta in latencies]) or None) if is_speed else None
+    overall = decide_overall(metric, before, after, verdicts, noise, latency=latency)
     return MetricSum(metric, len(usable), before, after, after / before - 1, overall, verdicts, methods)
 
 

@@ -93,7 +93,7 @@ class SummaryDelta:
         if self.base is None or self.new is None:
             return None
         metric = replace(self.metric, kind="count") if self.metric.name in _PLAIN else self.metric
-        return decide_overall(metric, self.base, self.new, self.verdicts, self.noise)
+        return decide_overall(metric, self.base, self.new, self.verdicts, self.noise, latency=self.latency)
 
 
 def _sign(text: str) -> str:

@@ -117,6 +117,15 @@ def test_a_mean_whose_intervals_tell_needs_no_single_model_that_does() -> None:
     assert overall(1.0, 1.3, {"noise": 40, "eager": 3}, 0.1)[0] == "eager"
 
 
+def test_a_mean_of_speedups_is_eager_mode_s_where_compiled_models_did_not_move_with_it() -> None:
+    def decide(new: float, latency: float | None) -> tuple[str, str]:
+        verdict = decide_overall(SPEEDUP, 2.0, new, {"noise": 2}, 0.1, latency=latency)
+        return verdict.word, verdict.reason
+
+    assert [decide(1.7, latency)[0] for latency in (1.2, 1.05, 0.85, None)] == ["worse", "eager", "eager", "worse"]
+    assert decide(2.4, 1.03) == ("eager", "the compiled models' latency changed by +3.0 %: the rest is eager mode's")
+
+
 def test_a_mean_of_one_model_is_what_that_model_is() -> None:
     assert overall(1.0, 1.3, {"noise": 1}, 0.1) == ("noise", "0 of 1 model worse")
     assert overall(1.0, 1.3, {"single": 1}, 0.1)[0] == "single"
