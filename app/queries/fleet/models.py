@@ -96,14 +96,6 @@ where t.result_count > 0
 order by r.started_us desc, r.id desc
 limit :limit
 """
-COMMITS_SQL = """
-select r.id, coalesce(a.title, r.name) as name, r.started_us, r.git_commit, r.git_dirty, r.torch_version
-from $each(:ids) as wanted
-join runs as r on r.id = wanted.value
-left join run_annotations as a on a.run_id = r.id
-order by r.started_us, r.id
-limit :limit
-"""
 
 
 @dataclass(frozen=True)
@@ -143,18 +135,6 @@ class BenchmarkRun:
     name: str
     started_us: int
     result_count: int
-
-
-@dataclass(frozen=True)
-class HistoryRun:
-    """A run's facts beside a point of a model's history."""
-
-    id: str
-    name: str
-    started_us: int
-    git_commit: str | None
-    git_dirty: bool | None
-    torch_version: str | None
 
 
 def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS) -> ModelFilter:
@@ -231,14 +211,3 @@ def list_model_choices(engine: Engine) -> ModelChoices:
 def list_bench_runs(engine: Engine, limit: int = 200) -> list[BenchmarkRun]:
     """List the newest runs that have results."""
     return [BenchmarkRun(**dict(row)) for row in engine.rows(RUNS_SQL, {"limit": limit})]
-
-
-def list_point_runs(engine: Engine, run_ids: Iterable[str]) -> dict[str, HistoryRun]:
-    """Return the runs of a history's points, by id."""
-    ids = sorted(set(run_ids))
-    rows = engine.rows(COMMITS_SQL, {"ids": ids, "limit": len(ids)})
-    return {row["id"]: HistoryRun(**(dict(row) | {"git_dirty": _flag(row["git_dirty"])})) for row in rows}
-
-
-def _flag(value: int | None) -> bool | None:
-    return None if value is None else bool(value)

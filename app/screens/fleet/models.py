@@ -27,12 +27,11 @@ from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.models import (
     STATUSES,
-    HistoryRun,
     ModelFilter,
     list_history,
     list_models,
-    list_point_runs,
 )
+from compileboard.app.queries.fleet.trends import TrendRun, list_trend_runs
 from compileboard.app.queries.run.models import (
     ResultParts,
     TaskBreak,
@@ -195,7 +194,7 @@ class ModelScreen:
     history: ModelHistory
     selected: ModelSeries
     point: Point
-    runs: Mapping[str, HistoryRun]
+    runs: Mapping[str, TrendRun]
     changes: Sequence[SeriesChange]
     parts: Sequence[tuple[ExperimentResult, ResultParts]]
     graph_breaks: Sequence[TaskBreak]
@@ -278,7 +277,7 @@ def build_model(
         history=history,
         selected=selected,
         point=point,
-        runs=list_point_runs(engine, [measured.row.run_id for measured in selected.points]),
+        runs={run.id: run for run in list_trend_runs(engine, [measured.row.run_id for measured in selected.points])},
         changes=[change for change in changes if _is_of(change, selected)],
         parts=[(result, part) for result, part in parts if part],
         graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),
