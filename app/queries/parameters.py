@@ -44,7 +44,7 @@ def list_names(model: type) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.name for part in list_parameters(model)))
 
 
-def check_keys(query: Iterable[str], known: Iterable[str], others: Iterable[str] = ()) -> None:
+def check_keys(query: Iterable[str], known: Iterable[str], others: Iterable[str] = (), noun: str = "filter") -> None:
     """Refuse a key that means nothing; of `others` nothing is said.
 
     Raises: FilterError if there is one.
@@ -52,7 +52,7 @@ def check_keys(query: Iterable[str], known: Iterable[str], others: Iterable[str]
     names = tuple(known)
     for key in query:
         if key not in names and key not in others:
-            raise FilterError(f"{key[:40]}: there is no such filter; known are {', '.join(names)}")
+            raise FilterError(f"{key[:40]}: there is no such {noun}; known are {', '.join(names)}")
 
 
 def order_by(orders: Iterable[str]) -> Parameter:

@@ -19,6 +19,7 @@ from compileboard.app.db import get_engine, get_reader, get_settings
 from compileboard.app.queries.fleet.comparison import find_distinct_ids
 from compileboard.app.queries.fleet.models import list_model_choices
 from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.queries.parameters import check_keys
 from compileboard.app.queries.sides import list_side_choices
 from compileboard.app.reports.comparison import TEMPLATE_WORDS, file_name, policy_of, write_comparison
 from compileboard.app.screens.fleet.comparison import ComparisonScreen, build_default_comparison
@@ -37,7 +38,7 @@ _WORDS: dict[str, Any] = {**TEMPLATE_WORDS, "groups": GROUPS}
 @blueprint.get("/compare")
 def index() -> str:
     """Compare two sides; without any, the newest benchmark with the one before it."""
-    _check_query(PARAMETERS)
+    check_keys(request.args, PARAMETERS, noun="parameter")
     given = {key: request.args.get(key, "").strip() for key in PARAMETERS}
     screen = _build(given)
     shared: dict[str, Any] = {
@@ -57,7 +58,7 @@ def index() -> str:
 @blueprint.get("/compare/report.<format>")
 def download(format: str) -> Response:
     """Send a comparison as a file."""
-    _check_query(SIDES)
+    check_keys(request.args, SIDES, noun="parameter")
     check_format(format)
     screen = _build({key: request.args.get(key, "").strip() for key in SIDES})
     if screen is None:
@@ -140,9 +141,3 @@ def _is_on(key: str) -> bool:
     if given not in ("", "1"):
         raise FilterError(f"{key}: {given[:40]!r} is not 1, the one value that it has")
     return given == "1"
-
-
-def _check_query(known: tuple[str, ...]) -> None:
-    for key in request.args:
-        if key not in known:
-            raise FilterError(f"{key[:40]}: there is no such parameter; known are {', '.join(known)}")

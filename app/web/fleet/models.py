@@ -22,7 +22,8 @@ from compileboard.app.queries.fleet.models import (
     list_model_choices,
     read_model_filter,
 )
-from compileboard.app.queries.page import FilterError, check_limit
+from compileboard.app.queries.page import check_limit
+from compileboard.app.queries.parameters import check_keys
 from compileboard.app.screens.fleet.models import (
     ResultsScreen,
     UnknownModelError,
@@ -122,9 +123,7 @@ def show_run(run_id: str) -> str:
 @blueprint.get("/models/<name:model>")
 def show(model: str) -> str:
     """Show one model: its history, and everything of one of its points."""
-    for key in request.args:
-        if key not in (*FIELDS, "run"):
-            raise FilterError(f"{key[:40]}: there is no such parameter; known are {', '.join((*FIELDS, 'run'))}")
+    check_keys(request.args, (*FIELDS, "run"), noun="parameter")
     try:
         screen = build_model(get_reader(), get_engine(), model, request.args, request.args.get("run"))
     except UnknownModelError as error:
