@@ -138,15 +138,13 @@ class RunsScreen:
         return any(listed.state.word in MAY_CHANGE for listed in self.runs)
 
 
-def read_runs_filters(
-    query: Mapping[str, str], limit_count: int, *, is_pinned_first: bool = False, is_counted: bool = False
-) -> RunsFilters:
-    """Read the address of a list of runs.
+def read_runs_filters(query: Mapping[str, str], limit_count: int) -> RunsFilters:
+    """Read the address of the page of runs.
 
     Raises: FilterError if a key is unknown or a value cannot be used.
     """
     order, cursor = query.get("sort") or DEFAULT_ORDER, query.get("cursor")
-    return RunsFilters(read_run_filter(query), order, cursor, limit_count, is_pinned_first, is_counted)
+    return RunsFilters(read_run_filter(query), order, cursor, limit_count, is_pinned_first=True, is_counted=True)
 
 
 def describe_runs(engine: Engine, runs: Sequence[RunRow], clock: RecorderClock) -> list[ListedRun]:

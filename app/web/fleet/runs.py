@@ -34,7 +34,7 @@ def index() -> str:
     """List runs that a filter lets through, pinned ones first."""
     engine = get_engine()
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
-    filters = read_runs_filters(request.args, limit_count, is_pinned_first=True, is_counted=True)
+    filters = read_runs_filters(request.args, limit_count)
     screen = build_runs(engine, filters, get_clock())
     return render_template(
         "runs/index.html",
