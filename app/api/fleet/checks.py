@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.queries.parameters import BackendName, DeviceName, DtypeName, ModeName, Parameter, SuiteName
 from compileboard.app.schema import Keywords
 from compileboard.app.screens.fleet.checks import CheckJson, CheckRequest, build_check, report_check
+from compileboard.collectors.store.rollups.results import fill
 
 
 @dataclass(frozen=True)
@@ -100,22 +102,17 @@ def get_baseline(baseline_name: str) -> BaselineDetail:
         side = load_baseline(stored.body, stored.name)
     except CannotCompare as error:
         refuse(f"{error}.")
-    return BaselineDetail(
-        name=stored.name,
-        run_id=stored.run_id,
-        note=stored.note,
-        created_us=stored.created_us,
-        changed_us=stored.changed_us,
-        environment=dict(side.environment),
-        results=[KeptResult(row.name, dict(row.series), dict(row.cells)) for row in side.rows],
-        graph_breaks=None if side.breaks is None else [_make_distinct(distinct) for distinct in side.breaks],
-        recompile_causes=None if side.causes is None else [_make_distinct(distinct) for distinct in side.causes],
-    )
+    contents = {
+        "environment": side.environment,
+        "results": [KeptResult(row.name, dict(row.series), dict(row.cells)) for row in side.rows],
+        "graph_breaks": _list_distinct(side.breaks),
+        "recompile_causes": _list_distinct(side.causes),
+    }
+    return fill(BaselineDetail, vars(stored) | contents)
 
 
-def _make_distinct(distinct: RuleDistinct) -> KeptDistinct:
-    row = dict(vars(distinct))
-    return KeptDistinct(result=row.pop("model"), **row)
+def _list_distinct(items: Iterable[RuleDistinct] | None) -> list[KeptDistinct] | None:
+    return None if items is None else [fill(KeptDistinct, vars(item) | {"result": item.model}) for item in items]
 
 
 @operation("/check")

@@ -15,6 +15,7 @@ from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.search import Hit
 from compileboard.app.schema import one_of
 from compileboard.app.screens.fleet.search import build_search
+from compileboard.collectors.store.rollups.results import fill
 from compileboard.collectors.store.search_documents import KINDS
 
 KindOfText = Annotated[str, one_of(KINDS), "What kind of text it is."]
@@ -104,21 +105,12 @@ def get_search(query: SearchQuery, page: PageQuery) -> SearchResult:
 
 
 def _make_hit(hit: Hit, lines: Sequence[MatchedLine]) -> SearchHit:
-    return SearchHit(
-        run_id=hit.run_id,
-        run_name=hit.run_name,
-        kind=hit.kind,
-        ref_id=hit.ref_id,
-        compile_key=hit.compile_key,
-        compile_id=hit.compile_id,
-        function=hit.function,
-        title=hit.title,
-        lines=[
-            SearchLine(
-                line=line.number if hit.has_lines else None,
-                text="".join(text for text, _marked in line.pieces),
-                found=[text for text, marked in line.pieces if marked],
-            )
-            for line in lines
-        ],
-    )
+    written = [
+        SearchLine(
+            line=line.number if hit.has_lines else None,
+            text="".join(text for text, _marked in line.pieces),
+            found=[text for text, marked in line.pieces if marked],
+        )
+        for line in lines
+    ]
+    return fill(SearchHit, vars(hit) | {"lines": written})

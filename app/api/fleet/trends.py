@@ -18,6 +18,7 @@ from compileboard.app.screens.fleet.models import SetFields
 from compileboard.app.screens.fleet.summary import summarize_runs
 from compileboard.app.screens.fleet.trends import TrendScreen, TrendSeries, UnknownCountedError, build_trend
 from compileboard.collectors.contract.categories import BY_NAME
+from compileboard.collectors.store.rollups.results import fill
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 
 DefinitionName = Annotated[
@@ -191,8 +192,7 @@ def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
 
 
 def _make_summary(summary: StoredSummary) -> SetSummaryJson:
-    row = dict(vars(summary)) | summary.set.fields | {"pass_ratio": summary.pass_ratio}
-    return SetSummaryJson(**{name: row[name] for name in SetSummaryJson.__dataclass_fields__})
+    return fill(SetSummaryJson, vars(summary) | summary.set.fields | {"pass_ratio": summary.pass_ratio})
 
 
 @operation("/trend")

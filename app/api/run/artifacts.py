@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from compileboard.app.analysis.artifacts.changes import compare_artifacts
 from compileboard.app.analysis.text.diff import Fold, ShownRow
@@ -18,6 +18,7 @@ from compileboard.app.queries.run.artifacts import ArtifactFilter, ArtifactPairQ
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.schema import Keywords, one_of
 from compileboard.app.screens.run.artifacts import ArtifactJson, build_artifact, explain_artifact, read_artifact
+from compileboard.collectors.store.rollups.results import fill
 
 _RUN = "/runs/<run_id>/artifacts"
 
@@ -96,20 +97,11 @@ def get_diff(detail: RunDetail, query: DiffQuery) -> ArtifactDiffJson:
     """Return two artifacts, of this run or of any, compared by lines: at most 5000 rows, equal stretches folded."""
     a, b = (_find_artifact(detail.run.id, name, getattr(query, name)) for name in ("a", "b"))
     pair = compare_artifacts(a, b, ignore=query.ignore, context=query.context)
-    sides, diff = (explain_artifact(pair.a), explain_artifact(pair.b), pair.remark), pair.diff
-    if diff is None:
-        return ArtifactDiffJson(*sides)
-    return ArtifactDiffJson(
-        *sides,
-        identical=diff.identical,
-        equivalent=diff.equivalent,
-        changed_count=diff.changed_count,
-        added_count=diff.added_count,
-        removed_count=diff.removed_count,
-        coarse_because=diff.coarse_because,
-        hidden_count=diff.hidden_count,
-        rows=[_make_diff_row(part) for part in diff.parts],
-    )
+    values: dict[str, Any] = {"a": explain_artifact(pair.a), "b": explain_artifact(pair.b), "remark": pair.remark}
+    if pair.diff is not None:
+        rows = [_make_diff_row(part) for part in pair.diff.parts]
+        values |= vars(pair.diff) | {"hidden_count": pair.diff.hidden_count, "rows": rows}
+    return fill(ArtifactDiffJson, values)
 
 
 def _make_diff_row(part: ShownRow | Fold) -> ArtifactDiffLine:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated
 
-from compileboard.app.analysis.caches.keys import ComponentChange
+from compileboard.app.analysis.caches.keys import ComponentChange, KeyDiff
 from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.db import get_reader
 from compileboard.app.queries.fields import (
@@ -25,6 +25,7 @@ from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.failures import CacheLookup, CacheResult
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.screens.run.caches import MOST_EXPLAINED, CacheLookupScreen, build_caches, build_lookup
+from compileboard.collectors.store.rollups.results import fill
 
 Differs = Annotated[str | None, "What differs from the nearest earlier key, in a line; null where it was not compared."]
 
@@ -132,26 +133,15 @@ def get_one(detail: RunDetail, lookup_id: str, query: EarlierRuns) -> CacheLooku
     return make_lookup_report(screen)
 
 
-def _take(model: type, row: object) -> dict[str, Any]:
-    return {field.name: getattr(row, field.name) for field in fields(model) if hasattr(row, field.name)}
-
-
 def make_lookup_report(report: CacheLookupScreen) -> CacheLookupDetail:
     """Return one look-up with the components of its key and what differs from the nearest earlier one."""
-    diff, nearest = report.diff, report.nearest
-    return CacheLookupDetail(
-        **_take(CacheLookup, report.lookup),
-        file=report.lookup.file,
-        line=report.lookup.line,
-        artifact_id=report.lookup.artifact_id,
-        differs=report.difference,
-        traceback=report.traceback,
-        key_remark=report.key_remark,
-        components=[KeyComponent(part.name, part.digest, part.value) for part in report.components],
-        looked_at_count=report.looked_at_count,
-        nearest=None if nearest is None else NearestLookup(**_take(NearestLookup, nearest)),
-        changed=None if diff is None else diff.changed,
-        only_in_miss=None if diff is None else diff.only_in_miss,
-        only_in_earlier=None if diff is None else diff.only_in_earlier,
-        same_count=None if diff is None else diff.same_count,
-    )
+    nearest, no_diff = report.nearest, dict.fromkeys(field.name for field in fields(KeyDiff))
+    written = {
+        "differs": report.difference,
+        "traceback": report.traceback,
+        "key_remark": report.key_remark,
+        "components": [KeyComponent(part.name, part.digest, part.value) for part in report.components],
+        "looked_at_count": report.looked_at_count,
+        "nearest": None if nearest is None else fill(NearestLookup, vars(nearest)),
+    }
+    return fill(CacheLookupDetail, vars(report.lookup) | written | (vars(report.diff) if report.diff else no_diff))
