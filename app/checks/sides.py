@@ -196,19 +196,11 @@ def _by_model(items: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[
     """Sum up what several tasks of one model had, and name the model."""
     merged: dict[tuple[str | None, str], RuleDistinct] = {}
     for task_distinct in items:
-        model = tasks.get(task_distinct.task or "")
+        row = dict(vars(task_distinct))
+        model = tasks.get(row.pop("task") or "")
         known = merged.get((model, task_distinct.fingerprint))
-        count = task_distinct.count + (known.count if known else 0)
-        merged[model, task_distinct.fingerprint] = RuleDistinct(
-            task_distinct.fingerprint,
-            model,
-            task_distinct.reason,
-            count,
-            task_distinct.function,
-            task_distinct.file,
-            task_distinct.line,
-            task_distinct.kind,
-        )
+        row["count"] += known.count if known else 0
+        merged[model, task_distinct.fingerprint] = RuleDistinct(**row, model=model)
     return tuple(merged.values())
 
 
