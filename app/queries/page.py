@@ -7,7 +7,7 @@ import binascii
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from compileboard.collectors.contract.fingerprints import parse_id
 
@@ -53,6 +53,15 @@ def decode_cursor(cursor: str | None, *types: type) -> tuple[Key, ...] | None:
         raise FilterError("cursor: this link is not one that this list made; start again at the first page")
     assert isinstance(key, list)
     return tuple(key)
+
+
+def bind_page(run_id: str, cursor: str | None, limit: int, first: tuple[int, int] = (-1, 0)) -> dict[str, Any]:
+    """Make the values of a run's page that is ordered by a number and an id; `first` stands before every row.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    after_us, after_id = decode_cursor(cursor, int, int) or first
+    return {"run_id": run_id, "after_us": after_us, "after_id": after_id, "limit": limit + 1}
 
 
 def _fits(value: object, expected: type) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.app.queries import fields
-from compileboard.app.queries.page import FilterError, Page, check_order, decode_cursor, make_page
+from compileboard.app.queries.page import FilterError, Page, bind_page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.trace_files import find_start, load_body
 from compileboard.app.schema import PRIVATE, Keywords, one_of, published
@@ -18,14 +18,14 @@ OUTCOMES = ("compiled", "empty", "failed", "skipped", "recompile_limit", "starte
 ENDINGS = ("ok", "restarted", "broke", "empty", "skipped", "failed", "recompile_limit", "started", "announced")
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
 
-# What the table may be ordered by; each is never null.
-ORDERS = {
-    "started": ("c.started_us", int),
-    "function": ("coalesce(f.name, '')", str),
-    "outcome": ("c.outcome", str),
-    "time": ("c.total_us", int),
-    "attempts": ("c.attempt_count", int),
-    "breaks": ("c.graph_break_count", int),
+# What the table may be ordered by, never null: its column, its type and its field of a row, empty where that is None.
+ORDERS: dict[str, tuple[str, type[int | str], str]] = {
+    "started": ("c.started_us", int, "started_us"),
+    "function": ("coalesce(f.name, '')", str, "function"),
+    "outcome": ("c.outcome", str, "outcome"),
+    "time": ("c.total_us", int, "total_us"),
+    "attempts": ("c.attempt_count", int, "attempt_count"),
+    "breaks": ("c.graph_break_count", int, "graph_break_count"),
 }
 
 
@@ -268,16 +268,8 @@ limit {max(count, 1)}
 
 
 def _bind(run_id: str, selection: CompileFilter | None) -> dict[str, Any]:
-    selection = selection or CompileFilter()
-    recompiled = None if selection.recompiled is None else int(selection.recompiled)
-    return {
-        "run_id": run_id,
-        "outcome": selection.outcome or None,
-        "text": selection.text or None,
-        "recompiled": recompiled,
-        "ending": selection.ending or None,
-        "artifact": selection.artifact or None,
-    }
+    selected = vars(selection or CompileFilter())
+    return {"run_id": run_id} | {name: None if value == "" else value for name, value in selected.items()}
 
 
 def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list[CompileRow]:
@@ -310,25 +302,14 @@ def list_compiles(
         raise FilterError(f"outcome: {selection.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
     if selection and selection.ending and selection.ending not in ENDINGS:
         raise FilterError(f"outcome: {selection.ending[:40]!r} is not one of {', '.join(ENDINGS)}")
-    after = decode_cursor(cursor, ORDERS[order][1], int)
+    _column, kind, name = ORDERS[order]
+    after = decode_cursor(cursor, kind, int)
     values = _bind(run_id, selection) | {"limit": limit + 1}
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
     sql = compiles_sql(order, direction == "asc", after is not None)
     rows = _to_rows(connection, connection.execute(sql, values).fetchall())
-    return make_page(rows, limit, lambda row: (_key_of(row, order), row.id))
-
-
-def _key_of(row: CompileRow, order: str) -> int | str:
-    keys: dict[str, int | str] = {
-        "started": row.started_us,
-        "function": row.function or "",
-        "outcome": row.outcome,
-        "time": row.total_us or 0,
-        "attempts": row.attempt_count,
-        "breaks": row.graph_break_count,
-    }
-    return keys[order]
+    return make_page(rows, limit, lambda row: (getattr(row, name) or kind(), row.id))
 
 
 def count_compiles(connection: sqlite3.Connection, run_id: str, selection: CompileFilter | None = None) -> int:
@@ -380,8 +361,7 @@ def list_compilations(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    after = decode_cursor(cursor, int, int) or (-2, 0)
-    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    values = bind_page(run_id, cursor, limit, (-2, 0))
     rows = [_to_compilation(row) for row in connection.execute(RUN_COMPILATIONS_SQL, values)]
     return make_page(rows, limit, lambda row: (-1 if row.start_us is None else row.start_us, row.id))
 

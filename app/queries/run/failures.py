@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.queries import fields
-from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, bind_page, make_page
 from compileboard.app.queries.run.compiles import OUTCOMES
 from compileboard.app.queries.run.trace_files import load_body
 from compileboard.app.queries.run_rows import RunRow
@@ -176,11 +176,6 @@ limit 200
 """
 
 
-def _values(run_id: str, cursor: str | None, limit: int) -> dict[str, object]:
-    after = decode_cursor(cursor, int, int) or (-1, 0)
-    return {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
-
-
 def _to_failure(row: sqlite3.Row) -> FailureRow:
     values = dict(row)
     body = load_body(values.pop("body"))
@@ -195,7 +190,7 @@ def list_failures(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    rows = [_to_failure(row) for row in connection.execute(FAILURES_SQL, _values(run_id, cursor, limit))]
+    rows = [_to_failure(row) for row in connection.execute(FAILURES_SQL, bind_page(run_id, cursor, limit))]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
@@ -221,7 +216,7 @@ def list_cache_lookups(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    rows = [CacheLookup(**dict(row)) for row in connection.execute(LOOKUPS_SQL, _values(run_id, cursor, limit))]
+    rows = [CacheLookup(**dict(row)) for row in connection.execute(LOOKUPS_SQL, bind_page(run_id, cursor, limit))]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
@@ -232,7 +227,7 @@ def list_cudagraph_skips(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    rows = [CudagraphSkip(**dict(row)) for row in connection.execute(SKIPS_SQL, _values(run_id, cursor, limit))]
+    rows = [CudagraphSkip(**dict(row)) for row in connection.execute(SKIPS_SQL, bind_page(run_id, cursor, limit))]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 

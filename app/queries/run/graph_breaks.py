@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.queries import fields
-from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, bind_page, make_page
 from compileboard.app.queries.run.trace_files import list_stack, load_body
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.fingerprints import parse_id
@@ -145,14 +145,7 @@ def list_graph_breaks(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    after = decode_cursor(cursor, int, int) or (-1, 0)
-    values = {
-        "run_id": run_id,
-        "distinct_id": distinct_id,
-        "after_us": after[0],
-        "after_id": after[1],
-        "limit": limit + 1,
-    }
+    values = bind_page(run_id, cursor, limit) | {"distinct_id": distinct_id}
     rows = [_to_break(row) for row in connection.execute(RUN_BREAKS_SQL, values)]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
@@ -169,8 +162,7 @@ def list_distinct_breaks(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    after = decode_cursor(cursor, int, int) or (2**62, 2**62)
-    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    values = bind_page(run_id, cursor, limit, (2**62, 2**62))
     records = connection.execute(DISTINCT_SQL, values).fetchall()
     outcomes: dict[int, dict[str, int]] = {}
     if records:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.queries import fields
-from compileboard.app.queries.page import Page, decode_cursor, make_page, recorded_us
+from compileboard.app.queries.page import Page, bind_page, decode_cursor, make_page, recorded_us
 from compileboard.collectors.contract.fingerprints import parse_id
 
 
@@ -206,8 +206,7 @@ def list_recompiles(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    after = decode_cursor(cursor, int, int) or (-1, 0)
-    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    values = bind_page(run_id, cursor, limit)
     rows = _to_rows(connection, connection.execute(RUN_RECOMPILES_SQL, values).fetchall())
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
@@ -224,8 +223,7 @@ def list_chains(connection: sqlite3.Connection, run_id: str, cursor: str | None 
 
     Raises: FilterError if the cursor cannot be used.
     """
-    after = decode_cursor(cursor, int, int) or (2**62, 2**62)
-    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    values = bind_page(run_id, cursor, limit, (2**62, 2**62))
     records = connection.execute(CHAINS_SQL, values).fetchall()
     rows = [(Chain(**{k: row[k] for k in row.keys() if k != "first_id"}), row["first_id"]) for row in records]  # noqa: SIM118
     page = make_page(rows, limit, lambda chain: (chain[0].compile_us or 0, chain[1]))
@@ -259,7 +257,6 @@ def list_limit_hits(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    after = decode_cursor(cursor, int, int) or (-(2**62), 0)
-    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    values = bind_page(run_id, cursor, limit, (-(2**62), 0))
     rows = [LimitHit(**dict(row)) for row in connection.execute(LIMITS_SQL, values)]
     return make_page(rows, limit, lambda row: (row.started_us, row.compile_key))

@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.queries.page import Page, bind_page, make_page
 from compileboard.collectors.store.codec import unpack
 
 MOST_RECORDS = 400  # of one compile
@@ -134,8 +134,7 @@ def list_shape_compiles(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    after = decode_cursor(cursor, int, int) or (-(2**62), 0)
-    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    values = bind_page(run_id, cursor, limit, (-(2**62), 0))
     records = connection.execute(COMPILES_SQL, values).fetchall()
     started = {row["key"]: row["started_us"] for row in records}
     page = make_page(records, limit, lambda row: (started[row["key"]], row["key"]))
