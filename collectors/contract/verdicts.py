@@ -332,8 +332,8 @@ def decide_overall(
     `verdicts` counts the models by their words; None where nobody judged them, and then the threshold alone decides.
     `noise` is how far the logarithm of new ÷ base may be off, as `find_noise` has it. A mean is no surer than its
     models: it is worse where it moved that way beyond the threshold, and a model is worse or its own interval says so;
-    of one model it is what that model is. `latency` is new ÷ base of the compiled models' latency: where it is less than
-    half of what their intervals call a change of the speedup, eager mode moved.
+    of one model it is what that model is. `latency` is new ÷ base of the compiled models' latency: where it is less
+    than half of what their intervals call a change of the speedup, eager mode moved.
     """
     plain = decide(metric, Measurement(base, samples=None), Measurement(new, samples=None), threshold)
     plain = replace(plain, spread_ratio=noise and math.expm1(noise))
