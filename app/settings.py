@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
+from compileboard.collectors.contract.run_config import STALE_AFTER_S
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -24,7 +26,9 @@ class Settings:
     ] = ""
     allow_writes: Annotated[str, "Whether others than this machine may change something: yes or no."] = "no"
     trusted_proxies: Annotated[int, "Proxies in front whose X-Forwarded-For is believed, for the audit log."] = 0
-    stale_after_s: Annotated[int, "Seconds without a heartbeat after which a running run shows as interrupted?."] = 30
+    stale_after_s: Annotated[int, "Seconds without a heartbeat after which a running run shows as interrupted?."] = (
+        STALE_AFTER_S
+    )
     refresh_s: Annotated[int, "Seconds between two refreshes of a running run's page."] = 3
     page_size: Annotated[int, "Rows on one page of a list."] = 50
     trend_runs: Annotated[int, "Newest runs that the overview's charts and rankings look at."] = 1000

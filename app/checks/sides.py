@@ -24,7 +24,7 @@ from compileboard.app.queries.dashboard.incidents import (
     list_findings,
 )
 from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.newest import read_clock
+from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.queries.sides import find_run, find_word, name_baselines
@@ -35,12 +35,12 @@ PREFIX = "baseline:"
 MOST = 1000  # of one suite
 
 
-def need_run(reader: sqlite3.Connection, engine: Engine, text: str) -> RunRow:
+def need_run(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str) -> RunRow:
     """Return the run that a text names: `latest`, an id or its beginning, a commit's beginning.
 
     Raises: FilterError if there is none, or more than one.
     """
-    run = find_run(reader, engine, text)
+    run = find_run(reader, engine, clock, text)
     if run is None:
         raise CannotCompare(
             f"there is no run {text[:80]!r} in this database; expected latest, the beginning of a run's id or of a "
@@ -49,7 +49,9 @@ def need_run(reader: sqlite3.Connection, engine: Engine, text: str) -> RunRow:
     return run
 
 
-def load_expected(reader: sqlite3.Connection, engine: Engine, text: str, run: RunRow | None) -> Side:
+def load_expected(
+    reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str, run: RunRow | None
+) -> Side:
     """Load the side that a text names beside a run: `latest`, `previous`, a stored baseline, a run or a commit.
 
     Raises: FilterError if there is none, or more than one.
@@ -59,7 +61,7 @@ def load_expected(reader: sqlite3.Connection, engine: Engine, text: str, run: Ru
             raise CannotCompare(
                 f"the {text} run is that of a run of the database; what is compared is a CSV: name its baseline"
             )
-        return load_run(reader, find_word(engine, text, run))
+        return load_run(reader, clock, find_word(engine, clock, text, run))
     name = text.removeprefix(PREFIX)
     stored = get_baseline(reader, name)
     if stored is not None:
@@ -69,13 +71,13 @@ def load_expected(reader: sqlite3.Connection, engine: Engine, text: str, run: Ru
             f"there is no stored baseline {name[:80]!r}; known: {name_baselines(reader)}; `compileboard baseline save` "
             "keeps one"
         )
-    other = find_run(reader, engine, text, run)
+    other = find_run(reader, engine, clock, text, run)
     if other is None:
         raise CannotCompare(
             f"{text[:80]!r} is no run, commit or stored baseline of this database, and no file that ends in .csv; "
             "`compileboard-collect list` lists the runs, `compileboard baseline list` the baselines"
         )
-    return load_run(reader, other)
+    return load_run(reader, clock, other)
 
 
 def load_findings(
@@ -125,7 +127,7 @@ _JUDGE = "accuracy"
 _EXPECTED = "expected_"  # experiments of what a file expects, not of what was measured
 
 
-def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
+def load_run(reader: sqlite3.Connection, clock: RecorderClock, run: RunRow) -> Side:
     """Make a side of a run: its results, its distinct graph breaks and causes by model, its surroundings."""
     repeats = load_repeats(reader, [run.id])
     counts = comparison.list_instruction_counts(reader, run.id)
@@ -143,7 +145,7 @@ def load_run(reader: sqlite3.Connection, run: RunRow) -> Side:
     causes = _by_model(comparison.list_task_causes(reader, run.id), tasks)
     was_observed = bool(comparison.count_observed(reader, run.id))
     return Side(
-        title=f"run {run.id}" + (" (still running)" if read_clock().is_running(run.state, run.heartbeat_us) else ""),
+        title=f"run {run.id}" + (" (still running)" if clock.is_running(run.state, run.heartbeat_us) else ""),
         rows=tuple(rows),
         breaks=breaks if breaks or was_observed else None,
         causes=causes if causes or was_observed else None,

@@ -16,7 +16,7 @@ from compileboard.app.checks.baseline_update import list_changes, merge, shorten
 from compileboard.app.checks.rules.model import Side
 from compileboard.app.checks.sides import dump_baseline, load_baseline, load_run, need_run
 from compileboard.app.checks.tables import CannotCompare
-from compileboard.app.cli.common import db_option
+from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
 from compileboard.app.queries.engine import SqliteEngine
@@ -182,8 +182,9 @@ def export(reader: sqlite3.Connection, _path: str, name: str, output: str) -> It
 
 
 def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
-    run = need_run(reader, SqliteEngine(reader), text)
-    side = load_run(reader, run)
+    clock = read_command_clock()
+    run = need_run(reader, SqliteEngine(reader), clock, text)
+    side = load_run(reader, clock, run)
     if not side.rows and side.breaks is None and side.causes is None:
         raise CannotCompare(f"run {run.id} has neither results nor observed processes; there is nothing to keep")
     return side, run.id

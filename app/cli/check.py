@@ -20,7 +20,7 @@ from compileboard.app.checks.decision import Report
 from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
 from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions
 from compileboard.app.checks.tables import CannotCompare, list_flaky
-from compileboard.app.cli.common import db_option
+from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.checks import (
     check_targets,
@@ -175,7 +175,9 @@ def _build(path: str, arguments: SimpleNamespace) -> CheckScreen:
         allow_environment_change=arguments.allow_environment_change,
     )
     with ExitStack() as stack:
-        return build_check(cache(lambda: stack.enter_context(closing(open_reader(path)))), request)
+        return build_check(
+            cache(lambda: stack.enter_context(closing(open_reader(path)))), read_command_clock(), request
+        )
 
 
 def _list_targets(arguments: SimpleNamespace) -> dict[str, str | None]:

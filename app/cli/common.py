@@ -6,6 +6,7 @@ import os
 
 import click
 
+from compileboard.app.queries.newest import RecorderClock, read_clock
 from compileboard.app.settings import load_settings
 
 
@@ -20,3 +21,8 @@ db_option = click.option(
     callback=_find_database,
     help="Database file. Default: compileboard.db.",
 )
+
+
+def read_command_clock() -> RecorderClock:
+    """Return this moment, with the silence after which a run no longer counts as running."""
+    return read_clock(load_settings(os.environ, {}).stale_after_s)

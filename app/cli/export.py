@@ -13,11 +13,10 @@ from typing import Any
 
 import click
 
-from compileboard.app.cli.common import db_option
+from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.format import format_plural
 from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.app.queries.fleet.trends import TrendFilter
-from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import get_run
 from compileboard.app.queries.sides import find_run
@@ -207,7 +206,9 @@ def _compare(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamesp
     from compileboard.app.screens.fleet.comparison import build_comparison
 
     try:
-        screen = build_comparison(reader, engine, *arguments.compare, anyway=arguments.anyway, suite=arguments.suite)
+        screen = build_comparison(
+            reader, engine, read_command_clock(), *arguments.compare, anyway=arguments.anyway, suite=arguments.suite
+        )
     except FilterError as error:
         return fail(f"--compare {error}")
     return write_output(arguments.output, write_comparison(screen, arguments.format, time.time_ns() // 1000))
@@ -221,7 +222,7 @@ def _export(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespa
     # Imported here: templates and charts, which no other command needs.
     from compileboard.app.reports.run.formats import write_report
 
-    run = find_run(reader, engine, arguments.run)
+    run = find_run(reader, engine, read_command_clock(), arguments.run)
     detail = get_run(reader, run.id) if run else None
     if detail is None:
         known = "compileboard-collect list"
@@ -266,7 +267,7 @@ def export_suite(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNa
     from compileboard.app.reports.suite import write_suite
     from compileboard.app.screens.fleet.suite import build_suite
 
-    clock = read_clock()
+    clock = read_command_clock()
     period = read_period(arguments.since, arguments.until, arguments.last, clock.now_us)
     try:
         selection = TrendFilter(

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compileboard.app.cli.common import db_option
+from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.format import format_plural
 from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.app.queries.fleet.trends import ModelSet, TrendFilter, list_sets, list_summaries
-from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.output import fail, write_file
@@ -134,7 +133,7 @@ def _write_one(
     from compileboard.app.reports.suite import write_suite
     from compileboard.app.screens.fleet.suite import build_suite
 
-    code, clock = DONE, read_clock()
+    code, clock = DONE, read_command_clock()
     selected = TrendFilter(branch=arguments.branch).narrow(model_set)
     suite_period = build_suite(reader, engine, selected, period, clock, arguments.definition)
     for format in dict.fromkeys(arguments.formats or ("html",)):

@@ -26,6 +26,7 @@ from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.commits import list_commit_range
 from compileboard.app.queries.fleet.comparison import find_distinct_ids
 from compileboard.app.queries.fleet.trends import TrendRun, list_trend_runs
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
@@ -72,8 +73,9 @@ class EvidenceCollector:
 
     def _load_side(self, run_id: str) -> CompareSide | None:
         try:
-            named = find_side(self._connection, self._engine, run_id, "run")
-            return load_side(self._connection, self._engine, named)
+            clock = read_clock()  # labels alone: an id needs none
+            named = find_side(self._connection, self._engine, clock, run_id, "run")
+            return load_side(self._connection, self._engine, clock, named)
         except FilterError:  # deleted meanwhile
             return None
 

@@ -148,7 +148,7 @@ class Board:
         (sides,) = read_given([SidesQuery], {**options, "base": base, "new": new})
         with self.reading() as reader:
             screen = build_default_comparison(
-                reader, get_engine(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
+                reader, get_engine(), get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
             )
             if screen is None:
                 raise LookupError("There is nothing to compare with: name both sides, base and new.")

@@ -213,7 +213,7 @@ def find_run_id(name: Any) -> str:
     Raises: FilterError if it means several, NoSuchRun if `latest` means none.
     """
     text = write_text(name)
-    named = find_named_run(get_reader(), get_engine(), text)
+    named = find_named_run(get_reader(), get_engine(), get_clock(), text)
     return named.id if named else text
 
 

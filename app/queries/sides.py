@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
 from compileboard.app.queries.engine import Engine, Row, get_row
 from compileboard.app.queries.fleet.runs import find_run_ids, get_newest_run, get_other
-from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, get_newest_run_id, read_clock
+from compileboard.app.queries.newest import SHOWN_STATE, RecorderClock, RunCandidate, get_newest_run_id
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import RunDetail, get_run
 from compileboard.app.queries.run_rows import RunRow
@@ -97,29 +97,32 @@ class SideChoice:
     started_us: int | None
 
 
-def find_run(connection: sqlite3.Connection, engine: Engine, text: str, beside: RunRow | None = None) -> RunRow | None:
+def find_run(
+    connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str, beside: RunRow | None = None
+) -> RunRow | None:
     """Find the run that a text names: `latest`, the beginning of its id, or of its commit's hash.
 
     Of a commit's runs it is the newest that is not `beside`, of that run's name and suite where there is one.
     Raises: FilterError if the text fits several runs or commits, or there is no run at all.
     """
     if text == "latest":
-        return find_word(engine, text)
+        return find_word(engine, clock, text)
     detail = _find_detail(connection, engine, text)
     if detail is not None or not _COMMIT.fullmatch(text):
         return detail.run if detail else None
-    others = [row for row in _list_newest(engine, "commit", text.lower()) if not beside or row["id"] != beside.id]
+    others = [
+        row for row in _list_newest(engine, clock, "commit", text.lower()) if not beside or row["id"] != beside.id
+    ]
     alike = [row for row in others if beside and (row["name"], row["suite"]) == (beside.name, beside.suite)]
     details = (get_run(connection, row["id"]) for row in alike or others)
     return next((detail.run for detail in details if detail is not None), None)
 
 
-def find_word(engine: Engine, word: str, run: RunRow | None = None) -> RunRow:
+def find_word(engine: Engine, clock: RecorderClock, word: str, run: RunRow | None = None) -> RunRow:
     """Find what a word stands for: `latest` the newest run; beside a run the newest other one, or `previous` to it.
 
     Raises: NoSuchRun if there is none.
     """
-    clock = read_clock()
     if run is None:
         named = get_newest_run(engine, clock)
         lack = "run in this database; record one with `compileboard-collect bench` or `run`"
@@ -132,34 +135,36 @@ def find_word(engine: Engine, word: str, run: RunRow | None = None) -> RunRow:
     return named
 
 
-def find_side(connection: sqlite3.Connection, engine: Engine, text: str, name: str) -> NamedSide:
+def find_side(connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str, name: str) -> NamedSide:
     """Find what a text names; `name` is the parameter that it came as.
 
     Raises: FilterError if there is no such thing, or more than one.
     """
     with _naming(name):
-        return _find_side(connection, engine, text.strip())
+        return _find_side(connection, engine, clock, text.strip())
 
 
-def name_runs(connection: sqlite3.Connection, engine: Engine, base: str, new: str) -> tuple[str, str]:
+def name_runs(
+    connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, base: str, new: str
+) -> tuple[str, str]:
     """Name the runs that words stand for: `latest`, and for base `previous`, as `check` has them.
 
     Raises: FilterError if a word stands for nothing, or new names nothing.
     """
     if new == "latest":
         with _naming("new"):
-            new = find_word(engine, new).id
+            new = find_word(engine, clock, new).id
     if base not in ("latest", "previous"):
         return base, new
-    named = find_side(connection, engine, new, "new")
+    named = find_side(connection, engine, clock, new, "new")
     with _naming("base"):
         if not named.runs:
             raise FilterError(f"{base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run")
-        return find_word(engine, base, named.runs[0].run).id, new
+        return find_word(engine, clock, base, named.runs[0].run).id, new
 
 
 def find_default(
-    connection: sqlite3.Connection, engine: Engine, base: str | None, new: str | None
+    connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, base: str | None, new: str | None
 ) -> tuple[str, str] | None:
     """Complete what the address leaves out: the newest benchmark and the one before it; None where there is none.
 
@@ -169,15 +174,14 @@ def find_default(
         return base, new
     given = new or base
     if not given:
-        clock = read_clock()
         newest = get_newest_run_id(engine, clock, benched=True) or get_newest_run_id(engine, clock)
-        other = newest and _neighbour(engine, newest, BEFORE_SQL)
+        other = newest and _neighbour(engine, clock, newest, BEFORE_SQL)
         return (other, newest) if newest and other else None
-    named = find_side(connection, engine, given, "new" if new else "base")
+    named = find_side(connection, engine, clock, given, "new" if new else "base")
     if not named.runs:
         return None
     run_id = named.runs[0].run.id
-    other = _neighbour(engine, run_id, BEFORE_SQL if new else AFTER_SQL)
+    other = _neighbour(engine, clock, run_id, BEFORE_SQL if new else AFTER_SQL)
     if other is None:
         return None
     return (other, given) if new else (given, other)
@@ -214,7 +218,7 @@ def _naming(name: str) -> Iterator[None]:
         raise FilterError(f"{name}: {error}") from None
 
 
-def _find_side(connection: sqlite3.Connection, engine: Engine, text: str) -> NamedSide:
+def _find_side(connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str) -> NamedSide:
     if len(text) > _LONGEST:
         raise FilterError(f"at most {_LONGEST} characters, this has {len(text)}")
     kind, colon, value = text.partition(":")
@@ -230,7 +234,7 @@ def _find_side(connection: sqlite3.Connection, engine: Engine, text: str) -> Nam
         if stored is None:
             raise FilterError(f"there is no baseline {value[:80]!r}; known: {name_baselines(connection)}")
         return NamedSide(text, (), stored)
-    ids = _choose(engine, kind, value.lower() if kind == "commit" else value)
+    ids = _choose(engine, clock, kind, value.lower() if kind == "commit" else value)
     details = (get_run(connection, run_id) for run_id in ids)
     return NamedSide(text, tuple(detail for detail in details if detail is not None))
 
@@ -242,10 +246,10 @@ def _find_detail(connection: sqlite3.Connection, engine: Engine, text: str) -> R
     return get_run(connection, ids[0]) if ids else None
 
 
-def _list_newest(engine: Engine, kind: str, value: str) -> list[Row]:
+def _list_newest(engine: Engine, clock: RecorderClock, kind: str, value: str) -> list[Row]:
     """List the runs of a commit, branch or version of torch, the newest first."""
     values = {key: value if key == kind else None for key in ("commit", "branch", "torch")}
-    rows = engine.rows(CANDIDATES_SQL, values | {"alive_since_us": read_clock().alive_since_us})
+    rows = engine.rows(CANDIDATES_SQL, values | {"alive_since_us": clock.alive_since_us})
     commits = {row["git_commit"] for row in rows}
     if kind == "commit" and len(commits) > 1:
         raise FilterError(f"{value!r} fits several commits, give more of the hash: {', '.join(sorted(commits)[:3])}")
@@ -254,9 +258,9 @@ def _list_newest(engine: Engine, kind: str, value: str) -> list[Row]:
     )
 
 
-def _choose(engine: Engine, kind: str, value: str) -> Sequence[str]:
+def _choose(engine: Engine, clock: RecorderClock, kind: str, value: str) -> Sequence[str]:
     """Choose the newest run of each suite, with the runs of the same commit and torch that measured a part of it."""
-    rows = _list_newest(engine, kind, value)
+    rows = _list_newest(engine, clock, kind, value)
     if not rows:
         raise FilterError(f"no run of {kind} {value[:80]!r} is in this database")
     newest: dict[tuple[str | None, str], Row] = {}
@@ -270,8 +274,8 @@ def _choose(engine: Engine, kind: str, value: str) -> Sequence[str]:
     return chosen[:MOST_RUNS]
 
 
-def _neighbour(engine: Engine, run_id: str, near: str) -> str | None:
-    values = {"run_id": run_id, "alive_since_us": read_clock().alive_since_us}
+def _neighbour(engine: Engine, clock: RecorderClock, run_id: str, near: str) -> str | None:
+    values = {"run_id": run_id, "alive_since_us": clock.alive_since_us}
     return _first(engine, _ALIKE.format(near=near), values) or _first(engine, near, values)
 
 

@@ -18,7 +18,14 @@ from compileboard.collectors.decode.values import clean
 from compileboard.collectors.spool.folders import list_set_aside
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.command_hints import collector_command
-from compileboard.collectors.terminal.run_summary import NOT_RECORDED, duration_text, printable, summarize
+from compileboard.collectors.terminal.run_summary import (
+    NOT_RECORDED,
+    SHOWN_STATE,
+    duration_text,
+    printable,
+    read_alive_since_us,
+    summarize,
+)
 from compileboard.collectors.terminal.values import read_count, read_key
 from compileboard.command_line import Command, Value
 from compileboard.exit_codes import DONE, REFUSED
@@ -82,9 +89,9 @@ def list_text(
     connection = open_reader(database)
     try:
         rows = connection.execute(
-            """
-            select id, started_us, coalesce(title, name) as name, suite, state, compile_count, graph_break_count,
-              recompile_count, compile_us, torch_version, ended_us
+            f"""
+            select id, started_us, coalesce(title, name) as name, suite, {SHOWN_STATE} as state,
+              compile_count, graph_break_count, recompile_count, compile_us, torch_version, ended_us
             from runs
             join run_totals on run_totals.run_id = runs.id
             left join run_annotations on run_annotations.run_id = runs.id
@@ -102,8 +109,8 @@ def list_text(
               )
             order by started_us desc, id desc
             limit :limit
-            """,
-            {"limit": limit, "suite": suite, "tags": json.dumps(wanted_tags)},
+            """,  # noqa: S608  own text
+            {"alive_since_us": read_alive_since_us(), "limit": limit, "suite": suite, "tags": json.dumps(wanted_tags)},
         ).fetchall()
     finally:
         connection.close()

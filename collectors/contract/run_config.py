@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
+STALE_AFTER_S = 30  # a recorder writes every few seconds that it is there; one that is silent for longer has ended
+
 
 def passed_on(variable: str, default: Any) -> Any:
     """Declare a setting that the hooks need too: a variable takes it into the program."""

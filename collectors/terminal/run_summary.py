@@ -7,9 +7,11 @@ import math
 import shutil
 import sqlite3
 import textwrap
+import time
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.spool.folders import ULID_ALPHABET
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal import command_hints
@@ -60,6 +62,8 @@ def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[tuple[str
 
 TOP = 5
 NOT_RECORDED = "not recorded"
+# A run whose recorder fell silent is not running: the dashboard says the same.
+SHOWN_STATE = "case when state = 'running' and heartbeat_us < :alive_since_us then 'interrupted?' else state end"
 PIPE_SIZE = (100, 24)  # where there is no terminal to ask
 LEAST_COLUMNS = 40
 NOTE_INDENT = 11
@@ -237,9 +241,9 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
         if found_id is None:
             return None
         row = connection.execute(
-            """
-            select id, coalesce(title, name) as name, state, command, torch_version, gpu_name, gpu_count, host,
-              compile_count, graph_break_count, recompile_count, recompile_limit_count,
+            f"""
+            select id, coalesce(title, name) as name, {SHOWN_STATE} as state, command, torch_version,
+              gpu_name, gpu_count, host, compile_count, graph_break_count, recompile_count, recompile_limit_count,
               failure_count + runtime_failure_count as failure_count, loss_count,
               compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit, git_dirty, suite
             from runs
@@ -247,12 +251,17 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             left join run_annotations on run_annotations.run_id = runs.id
             where id = :id
             limit 1
-            """,
-            {"id": found_id},
+            """,  # noqa: S608  own text
+            {"id": found_id, "alive_since_us": read_alive_since_us()},
         ).fetchone()
         return _summary(connection, row, database) if row else None
     finally:
         connection.close()
+
+
+def read_alive_since_us() -> int:
+    """Return the time that a running run's last sign of life may not be older than."""
+    return time.time_ns() // 1000 - STALE_AFTER_S * 1_000_000
 
 
 def find_run(connection: sqlite3.Connection, given: str) -> str | None:

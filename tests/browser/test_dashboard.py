@@ -57,7 +57,7 @@ def test_lists_lead_to_their_things_and_back(tab: Page, address: str) -> None:
     for page in ("graph_breaks", "recompiles"):
         tab.goto(f"{address}/{page}")
         tab.locator(NAMES).first.click()
-        tab.wait_for_url(re.compile(rf"/{page}/\d+$"))
+        tab.wait_for_url(re.compile(rf"/{page}/[0-9a-f]{{16}}$"))
         tab.locator("a[href*='/runs/']").first.click()
         tab.wait_for_url(re.compile("/runs/[0-9A-Z]+"))
         tab.go_back()

@@ -9,7 +9,7 @@ from compileboard.app.analysis.comparison.differences import WORDS
 from compileboard.app.analysis.comparison.model import ChangedSetting, ComparedRun, EnvironmentDifference
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.api.answers import operation, refuse
-from compileboard.app.db import get_engine, get_reader
+from compileboard.app.db import get_clock, get_engine, get_reader
 from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
 from compileboard.app.queries.fleet.comparison import FunctionCost
 from compileboard.app.queries.parameters import Parameter, SuiteName
@@ -183,7 +183,7 @@ class SidesQuery:
 def get_comparison(sides: SidesQuery) -> ComparisonJson:
     """Return what changed from base to new: every metric of every model with its verdict, graph breaks, recompiles."""
     screen = build_default_comparison(
-        get_reader(), get_engine(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
+        get_reader(), get_engine(), get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
     )
     if screen is None:
         refuse("There is nothing to compare with: name both sides, base and new.")

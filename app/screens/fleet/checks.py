@@ -14,6 +14,7 @@ from compileboard.app.checks.sides import choose_both, load_expected, load_run, 
 from compileboard.app.checks.tables import is_file, read_table
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fields import Count
+from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.schema import one_of
 
 
@@ -44,20 +45,22 @@ class CheckScreen:
     options: RuleOptions
 
 
-def build_check(open_reader: Callable[[], sqlite3.Connection], request: CheckRequest) -> CheckScreen:
+def build_check(
+    open_reader: Callable[[], sqlite3.Connection], clock: RecorderClock, request: CheckRequest
+) -> CheckScreen:
     """Put what a request names under its rules; the database is opened only where a side of it is in it.
 
     Raises: FilterError if a side is not there; CannotCompare if the comparison would mean nothing.
     """
-    run = None if is_file(request.run) else need_run(open_reader(), SqliteEngine(open_reader()), request.run)
-    actual = read_table(request.run) if run is None else load_run(open_reader(), run)
+    run = None if is_file(request.run) else need_run(open_reader(), SqliteEngine(open_reader()), clock, request.run)
+    actual = read_table(request.run) if run is None else load_run(open_reader(), clock, run)
     expected = None
     if request.baseline:
         is_table = is_file(request.baseline)
         expected = (
             read_table(request.baseline)
             if is_table
-            else load_expected(open_reader(), SqliteEngine(open_reader()), request.baseline, run)
+            else load_expected(open_reader(), SqliteEngine(open_reader()), clock, request.baseline, run)
         )
     actual, expected, notes = choose_both(actual, expected, request.choices, request.models)
     report = compare(

@@ -46,7 +46,7 @@ from compileboard.app.queries.dashboard.baselines import Baseline
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.comparison import list_function_sums
 from compileboard.app.queries.fleet.models import filter_newest
-from compileboard.app.queries.newest import read_clock
+from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run.run import RunDetail
@@ -87,20 +87,27 @@ class ComparisonScreen:
 
 
 def build_comparison(
-    reader: sqlite3.Connection, engine: Engine, base: str, new: str, *, anyway: bool = False, suite: str | None = None
+    reader: sqlite3.Connection,
+    engine: Engine,
+    clock: RecorderClock,
+    base: str,
+    new: str,
+    *,
+    anyway: bool = False,
+    suite: str | None = None,
 ) -> ComparisonScreen:
     """Compare what two texts name, `latest` and `previous` among them, of one suite where it is given.
 
     Raises: FilterError if a text names nothing, or neither side has the suite.
     """
-    return ComparisonScreen(
-        read_comparison(reader, engine, *name_runs(reader, engine, base, new), anyway=anyway, suite=suite)
-    )
+    named = name_runs(reader, engine, clock, base, new)
+    return ComparisonScreen(read_comparison(reader, engine, clock, *named, anyway=anyway, suite=suite))
 
 
 def build_default_comparison(
     reader: sqlite3.Connection,
     engine: Engine,
+    clock: RecorderClock,
     base: str | None,
     new: str | None,
     *,
@@ -112,40 +119,49 @@ def build_default_comparison(
     None where there is nothing to compare with.
     Raises: FilterError as `build_comparison`.
     """
-    both = find_default(reader, engine, base or None, new or None)
-    return build_comparison(reader, engine, *both, anyway=anyway, suite=suite or None) if both else None
+    both = find_default(reader, engine, clock, base or None, new or None)
+    return build_comparison(reader, engine, clock, *both, anyway=anyway, suite=suite or None) if both else None
 
 
 def read_comparison(
-    reader: sqlite3.Connection, engine: Engine, base: str, new: str, *, anyway: bool = False, suite: str | None = None
+    reader: sqlite3.Connection,
+    engine: Engine,
+    clock: RecorderClock,
+    base: str,
+    new: str,
+    *,
+    anyway: bool = False,
+    suite: str | None = None,
 ) -> Comparison:
     """Compare what two texts name, of one suite where it is given.
 
     Raises: FilterError if a text names nothing, or neither side has the suite.
     """
-    named = [find_side(reader, engine, text, name) for name, text in (("base", base), ("new", new))]
+    named = [find_side(reader, engine, clock, text, name) for name, text in (("base", base), ("new", new))]
     sides, warnings = zip(*(drop_programs(*both) for both in zip(named, named[::-1])))
-    before, after = (_load_named(reader, engine, side, suite) for side in sides)
+    before, after = (_load_named(reader, engine, clock, side, suite) for side in sides)
     if suite and not (before.entries or after.entries):
         raise FilterError(f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}")
     comparison = compare(before, after, anyway)
     return replace(comparison, warnings=(*comparison.warnings, *filter(None, warnings)))
 
 
-def _load_named(reader: sqlite3.Connection, engine: Engine, named: NamedSide, suite: str | None) -> CompareSide:
+def _load_named(
+    reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, named: NamedSide, suite: str | None
+) -> CompareSide:
     if not suite:
-        return load_side(reader, engine, named)
+        return load_side(reader, engine, clock, named)
     # The runs that measured the suite; all where none did, of which then nothing is left.
     runs = tuple(run for run in named.runs if any(row.suite == suite for row in list_measured(reader, run.run.id)))
-    return filter_suite(load_side(reader, engine, replace(named, runs=runs or named.runs)), suite)
+    return filter_suite(load_side(reader, engine, clock, replace(named, runs=runs or named.runs)), suite)
 
 
-def load_side(reader: sqlite3.Connection, engine: Engine, named: NamedSide) -> CompareSide:
+def load_side(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, named: NamedSide) -> CompareSide:
     """Load what a text names.
 
     Raises: FilterError if a newer CompileBoard wrote the baseline.
     """
-    return _load_baseline(named.asked, named.baseline) if named.baseline else _load_runs(reader, engine, named)
+    return _load_baseline(named.asked, named.baseline) if named.baseline else _load_runs(reader, engine, clock, named)
 
 
 def load_results(reader: sqlite3.Connection, run_id: str) -> tuple[ModelResult, ...]:
@@ -186,7 +202,7 @@ def _load_parts(reader: sqlite3.Connection, run_ids: Sequence[str]) -> list[Load
     return [(row, parts, make_result(row, parts[0], repeats.get(row.id, {}))) for row, parts in merged]
 
 
-def _load_runs(reader: sqlite3.Connection, engine: Engine, named: NamedSide) -> CompareSide:
+def _load_runs(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, named: NamedSide) -> CompareSide:
     ids = [detail.run.id for detail in named.runs]
     loaded = _load_parts(reader, ids)
     parts = [(part, result.key) for _row, parts, result in loaded for part in parts]
@@ -197,7 +213,7 @@ def _load_runs(reader: sqlite3.Connection, engine: Engine, named: NamedSide) -> 
     return CompareSide(
         asked=named.asked,
         title=name_side(named),
-        runs=tuple(label_run(detail, read_clock()) for detail in named.runs),
+        runs=tuple(label_run(detail, clock) for detail in named.runs),
         entries=tuple(result for _row, _parts, result in loaded),
         breaks=breaks if breaks or observed else None,
         causes=causes if causes or observed else None,

@@ -133,7 +133,7 @@ def build_suite(
     base, base_rows = _find_base(
         reader, [summary for summary in (*before, *_older(within, new)) if summary.run_id in timed], rows, chosen
     )
-    comparison = _compare(reader, engine, base, new, chosen) if base else None
+    comparison = _compare(reader, engine, clock, base, new, chosen) if base else None
     summaries = [*within, base] if base in before and base is not None else within
     run_ids = [summary.run_id for summary in summaries]
     runs = list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
@@ -225,10 +225,15 @@ def _sum_up(
 
 
 def _compare(
-    reader: sqlite3.Connection, engine: Engine, base: StoredSummary, new: StoredSummary, chosen: ModelSet
+    reader: sqlite3.Connection,
+    engine: Engine,
+    clock: RecorderClock,
+    base: StoredSummary,
+    new: StoredSummary,
+    chosen: ModelSet,
 ) -> Comparison:
     sides = [
-        load_side(reader, engine, find_side(reader, engine, summary.run_id, name))
+        load_side(reader, engine, clock, find_side(reader, engine, clock, summary.run_id, name))
         for name, summary in (("base", base), ("new", new))
     ]
     return compare(_only_set(sides[0], chosen), _only_set(sides[1], chosen))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
 from compileboard.app.analysis.comparison.model import CompareSide, DistinctItem, ModelResult
+from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.newest import RecorderClock, read_clock
 
 SERIES: dict[str, Any] = {
     "suite": "builtin",
@@ -42,3 +45,8 @@ def repeats(median_ms: float, count: int = 30, noise: float = 0.01, seed: int = 
 def broke(fingerprint: str, count: int = 1, model: ModelResult | None = None) -> DistinctItem:
     """Make a distinct graph break."""
     return DistinctItem(fingerprint, model.key if model else None, f"because of {fingerprint}", count)
+
+
+def now(reader: sqlite3.Connection) -> tuple[SqliteEngine, RecorderClock]:
+    """Return the tables across runs of a database, and this moment."""
+    return SqliteEngine(reader), read_clock()

@@ -11,6 +11,7 @@ import pytest
 from compileboard.app.analysis.incidents.messages import describe_finding
 from compileboard.app.queries.dashboard.incidents import SeriesChange, load_findings
 from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.screens.fleet.comparison import read_comparison
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.history import record_history
@@ -51,7 +52,7 @@ def test_a_choice_by_data_is_named_as_the_cause_of_what_it_costs(history: sqlite
 
 def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(history: sqlite3.Connection) -> None:
     before, after = (row[0] for row in history.execute("select id from runs order by started_us limit 2 offset 13"))
-    encoder, ranker = read_comparison(history, SqliteEngine(history), before, after).pairs
+    encoder, ranker = read_comparison(history, SqliteEngine(history), read_clock(), before, after).pairs
     assert (encoder.deltas["speedup"].word, ranker.deltas["speedup"].word) == ("eager", "noise")
     assert encoder.warning == "the speedup moved with eager mode, not with the compiled model"
     assert ranker.warning == ""

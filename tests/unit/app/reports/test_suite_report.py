@@ -21,7 +21,7 @@ from compileboard.app.analysis.period import DAY_US, Period, read_period
 from compileboard.app.cli.main import main
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.trends import TrendFilter
-from compileboard.app.queries.newest import RecorderClock
+from compileboard.app.queries.newest import RecorderClock, read_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.comparison import write_comparison
@@ -266,7 +266,7 @@ def test_the_largest_reports_stay_below_two_megabytes_beside_the_library(store: 
     slower = {**numbers, "speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01, "abs_latency": 4.0}
     add_results(store, "R1", *(replace(model, values=slower) for model in models[50:]), started_us=START_US + DAY_US)
     library = read_plotly()
-    compared = build_comparison(store, SqliteEngine(store), "R0", "R1")
+    compared = build_comparison(store, SqliteEngine(store), read_clock(), "R0", "R1")
     whole = b"".join(write_comparison(compared, "html", START_US))
     for body in (whole, write(read(store, suite="builtin"), "html").encode()):
         assert body.count(library) == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app import create_app
 from compileboard.app.analysis.period import DAY_US, Period
 from compileboard.app.cli.main import main
 from compileboard.app.queries.engine import SqliteEngine
@@ -17,6 +18,8 @@ from compileboard.app.queries.fleet.runs import get_newest_run, get_other, get_r
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.newest import RecorderClock, RunCandidate, find_newest_run
 from compileboard.app.screens.fleet.suite import build_suite
+from compileboard.app.settings import Settings
+from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import ACCURACY, MLP, add_results
 from tests.unit.app.seed import START_US, add_run
@@ -74,6 +77,21 @@ def test_a_run_that_fell_silent_has_ended(store: sqlite3.Connection) -> None:
     assert other and other.id == "SILENT"
 
 
+def test_a_run_counts_as_running_for_as_long_as_the_setting_says(database: Path, store: sqlite3.Connection) -> None:
+    add_results(store, "ENDED", MLP, started_us=START_US)
+    add_results(store, "SILENT", MLP, started_us=START_US + DAY_US)
+    five_minutes_ago_us = time.time_ns() // 1000 - 300_000_000
+    store.execute("update runs set state = 'running', heartbeat_us = ? where id = 'SILENT'", (five_minutes_ago_us,))
+    checkpoint(store)
+    for stale_after_s, newest in ((30, "SILENT"), (3600, "ENDED")):
+        client = create_app(Settings(db=str(database), stale_after_s=stale_after_s)).test_client()
+        assert client.get("/api/v1/summary").get_json()["data"]["run"]["id"] == newest
+        checked = client.get(f"/api/v1/check?run=latest&baseline={newest}").get_json()["data"]
+        assert checked["run"] == f"run {newest}"
+        compared = client.get("/api/v1/compare?base=ENDED&new=latest").get_json()["data"]
+        assert [run["id"] for run in compared["new"]["runs"]] == [newest]
+
+
 def test_the_order_of_the_newest_run() -> None:
     old, untimed, running = (
         RunCandidate("A", 1, False),
@@ -87,7 +105,12 @@ def test_the_order_of_the_newest_run() -> None:
     assert find_newest_run([old, old._replace(run_id="AA")]) == "AA"
 
 
-def test_a_silent_run_is_interrupted_in_every_rendering(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_silent_run_is_interrupted_in_every_rendering(
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    database: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     add_results(store, "SILENT", MLP, started_us=START_US)
     store.execute("update runs set state = 'running', heartbeat_us = ?", (START_US,))
     checkpoint(store)
@@ -111,3 +134,6 @@ def test_a_silent_run_is_interrupted_in_every_rendering(client: FlaskClient, sto
     assert [sides[side]["runs"][0]["shown_state"] for side in ("base", "new")] == ["interrupted?"] * 2
     assert client.get("/api/v1/check?run=SILENT&baseline=SILENT").get_json()["data"]["run"] == "run SILENT"
     assert "still running" not in client.get("/runs/SILENT/delete").text
+    for arguments in (["list"], ["show", "SILENT"]):
+        collect([*arguments, "--db", str(database)])
+        assert "interrupted?" in capsys.readouterr().out

@@ -21,6 +21,7 @@ from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.rollups.summaries import HUD, geomean, summarize
+from tests.unit.app.compared import now
 
 DATA = Path(__file__).parents[4] / "data" / "bench"
 
@@ -78,7 +79,7 @@ def test_breaks_hang_on_the_models_they_came_with(h200: sqlite3.Connection) -> N
 
 def test_a_side_of_a_comparison_has_the_machine_that_was_recorded(h200: sqlite3.Connection) -> None:
     run_id = h200.execute("select run_id from results limit 1").fetchone()[0]
-    side = load_side(h200, SqliteEngine(h200), find_side(h200, SqliteEngine(h200), run_id, "base"))
+    side = load_side(h200, *now(h200), find_side(h200, *now(h200), run_id, "base"))
     assert side.environment["driver"] == ("580.159.04",)
     assert side.environment["hardware"] == ("NVIDIA H200",)
     assert side.environment["torch"][0].startswith("2.11.0")
