@@ -43,7 +43,7 @@ class Settings:
     upload_slice_s: Annotated[int, "Seconds after which the import of an upload makes way for those that wait."] = 20
     upload_memory_mib: Annotated[int, "MiB of address space that an import of an upload may use."] = 1024
     upload_timeout_s: Annotated[int, "Seconds that an import of an upload may take."] = 900
-    alerts: Annotated[str, "The file of rules that says which findings are told to whom; see `alerts example`."] = ""
+    alerts: Annotated[str, "Rules that say which findings are told to whom; see `compileboard alerts example`."] = ""
     upload_queue: Annotated[int, "Uploads that may wait for their import."] = 8
 
 

@@ -228,7 +228,7 @@ def _load(rules_path: str) -> Rules:
 def _need_rules(path: str) -> str:
     if not path:
         raise RulesError(
-            ["no rules: give --rules FILE or COMPILEBOARD_ALERTS; `alerts example` prints one to begin with"]
+            ["no rules: give --rules FILE or COMPILEBOARD_ALERTS; `compileboard alerts example` prints one"]
         )
     return path
 

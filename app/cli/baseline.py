@@ -23,7 +23,7 @@ from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.sides import name_baselines
 from compileboard.app.reports.checks import one_line, write_outputs
-from compileboard.app.reports.output import fail, write_file
+from compileboard.app.reports.output import describe_write_error, fail, write_file
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
 from compileboard.collectors.store.dashboard.baselines import delete_baseline, save_baseline
@@ -58,7 +58,7 @@ def action(function: Callable[..., Iterator[str]]) -> click.Command:
             with closing(open_reader(db)) as reader:
                 write_outputs((), list(function(reader, db, **options)))
         except OSError as error:
-            return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}")
+            return fail(describe_write_error(error.filename or "to stdout", error))
         return 0
 
     return baseline.command(function.__name__.removesuffix("_all"))(db_option(run))

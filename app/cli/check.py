@@ -29,7 +29,7 @@ from compileboard.app.reports.checks import (
     write_outputs,
     write_table,
 )
-from compileboard.app.reports.output import fail
+from compileboard.app.reports.output import describe_write_error, fail
 from compileboard.app.schema import get_plain
 from compileboard.app.screens.fleet.checks import CheckRequest, CheckScreen, build_check, report_check
 from compileboard.collectors.store.connection import open_reader
@@ -148,7 +148,7 @@ def check(db: str, **given: Any) -> int:
         flags = getattr(error, "flags", "")
         return fail(f"{error}: {flags}" if flags else str(error))
     except OSError as error:
-        return fail(f"cannot write {error.filename or 'to stdout'}: {error.strerror or error}")
+        return fail(describe_write_error(error.filename or "to stdout", error))
     return screen.report.exit_code
 
 

@@ -22,7 +22,7 @@ from compileboard.app.queries.run.run import get_run
 from compileboard.app.queries.sides import find_run
 from compileboard.app.reports import FOLDERS, FORMATS, SUITE_TABLES, TABULAR
 from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
-from compileboard.app.reports.output import fail, write_output
+from compileboard.app.reports.output import describe_write_error, fail, write_output
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
@@ -255,7 +255,7 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
     try:
         names = write_directory(results, breaks, arguments.output, raw_timings=arguments.raw_timings)
     except OSError as error:
-        return fail(f"cannot write {arguments.output}: {error.strerror or error}")
+        return fail(describe_write_error(arguments.output, error))
     sys.stderr.write(f"compileboard: {format_plural(len(names), 'file')} written to {arguments.output}\n")
     return 0
 

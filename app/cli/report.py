@@ -19,7 +19,7 @@ from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.app.queries.fleet.trends import ModelSet, TrendFilter, list_sets, list_summaries
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports import FORMATS, SUITE_TABLES
-from compileboard.app.reports.output import fail, write_file
+from compileboard.app.reports.output import describe_write_error, fail, write_file
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 from compileboard.command_line import Choice, Command
@@ -141,7 +141,7 @@ def _write_one(
         try:
             write_file(path, write_suite(suite_period, format, clock.now_us, SUITE_TABLES[0]))
         except OSError as error:
-            code = fail(f"cannot write {path}: {error.strerror or error}", FAILED)
+            code = fail(describe_write_error(path, error), FAILED)
             continue
         if arguments.verbose:
             sys.stdout.write(f"{path}: {format_plural(suite_period.run_count, 'run')}, {os.path.getsize(path)} bytes\n")

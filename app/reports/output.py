@@ -26,8 +26,14 @@ def write_output(output: str, pieces: Iterable[bytes]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        return fail(f"cannot write {output}: {error.strerror or error}")
+        return fail(describe_write_error(output, error))
     return DONE
+
+
+def describe_write_error(target: str, error: OSError) -> str:
+    """Describe why nothing can be written there, and what to do."""
+    hint = "; make its folder first" if isinstance(error, FileNotFoundError) else ""
+    return f"cannot write {target}: {error.strerror or error}{hint}"
 
 
 def _write_stdout(pieces: Iterable[bytes]) -> None:

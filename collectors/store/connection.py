@@ -112,6 +112,9 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
 
 def describe_missing(name: str) -> str:
     """Describe that there is no such file, and what to do."""
+    folder = os.path.dirname(os.path.abspath(name))
+    if not name or not os.path.isdir(folder):
+        return f"There is no database at {name!r}: {f'there is no folder {folder}' if name else 'expected a path'}."
     return f"There is no database at {name}. `compileboard migrate --db {name}` makes an empty one."
 
 

@@ -155,7 +155,10 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
         if connection.execute("select 1 from runs where id = :id", key).fetchone() is not None:
             raise CannotRestore(f"run {run_id[:80]} was recorded or imported again since; delete that one first")
         if not path.exists():
-            raise CannotRestore(f"run {run_id[:80]} is deleted for good: that is done a week after it was deleted")
+            raise CannotRestore(
+                f"run {run_id[:80]} is deleted for good: {path} is not there. It goes a week after the run "
+                f"was deleted; where the database was copied, copy {path.parent.name} too"
+            )
         with closing(_open_trash(path)) as trash, closing(sqlite3.connect(":memory:")) as copy:
             if not _is_whole(trash, run_id):
                 raise CannotRestore(f"{path} is damaged; put it back from a backup, and restore the run then")

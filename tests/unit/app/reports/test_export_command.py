@@ -69,7 +69,11 @@ def test_export_goes_to_stdout_and_survives_a_closed_pipe(database: Path) -> Non
 
 @pytest.mark.parametrize(
     ("output", "sentence"),
-    [("missing/report.json", "No such file or directory"), (".", "it is a folder"), ("/dev/full", "No space left")],
+    [
+        ("missing/report.json", "No such file or directory; make its folder first"),
+        (".", "it is a folder"),
+        ("/dev/full", "No space left"),
+    ],
 )
 def test_export_says_why_it_cannot_write(
     database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, sentence: str

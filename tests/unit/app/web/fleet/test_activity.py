@@ -65,9 +65,11 @@ def test_commands_delete_restore_prune_and_say_who(database: Path, capsys: pytes
     assert main(["trash", "delete", "R1", *db]) == 0
     assert main(["trash", "prune", "--days", "0", *db]) == 0
     assert main(["trash", "restore", "R1", *db]) == 2
+    assert main(["trash", "restore", "NOPE", *db]) == 2
     assert main(["audit", *db]) == 0
     out, err = capsys.readouterr()
     assert "deleted for good: 1 run" in out and "R1 is deleted for good" in err
+    assert "no run 'NOPE' was deleted here; `compileboard trash list` shows what was" in err
     assert [line.split()[2] for line in out.splitlines()[-4:]] == [
         "run.prune",
         "run.delete",
