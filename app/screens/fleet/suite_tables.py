@@ -160,7 +160,6 @@ SUITE_TABLES: dict[str, SuiteTable] = {
         _list_findings,
     ),
 }
-DEFAULT_SUITE_TABLE = "runs"
 
 
 def suite_period_row(suite: SuiteScreen) -> Row:

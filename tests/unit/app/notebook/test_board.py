@@ -159,6 +159,9 @@ def test_what_is_no_database_is_refused_at_once(tmp_path: Path, database: Path) 
     with pytest.raises(StoreMissing, match=r"There is no database at .*none.db. `compileboard migrate --db "):
         compileboard.open(tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()
+    for path, problem in (("", "expected a path"), (tmp_path / "none" / "x.db", "there is no folder .*none")):
+        with pytest.raises(StoreMissing, match=f"There is no database at .*: {problem}"):
+            compileboard.open(path)
     (tmp_path / "text.db").write_text("text" * 1000)
     with pytest.raises(NotAStore, match=r"text.db is not a CompileBoard database"):
         compileboard.open(tmp_path / "text.db")

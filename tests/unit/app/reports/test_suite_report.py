@@ -30,7 +30,6 @@ from compileboard.app.reports.page import read_plotly
 from compileboard.app.reports.suite import name_part, write_suite
 from compileboard.app.screens.fleet.comparison import build_comparison
 from compileboard.app.screens.fleet.suite import SuiteScreen, build_suite
-from compileboard.app.screens.fleet.suite_tables import DEFAULT_SUITE_TABLE
 from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES as TABLES
 from compileboard.app.web.run.shell import REPORTS
 from compileboard.collectors.store.connection import checkpoint
@@ -197,7 +196,7 @@ def test_no_cell_of_any_table_is_a_formula(store: sqlite3.Connection, sign: str)
 
 def test_the_tables_are_those_that_the_command_knows() -> None:
     assert (*TABLES,) == SUITE_TABLES
-    assert SUITE_TABLES[0] == DEFAULT_SUITE_TABLE
+    assert SUITE_TABLES[0] == "runs"
 
 
 @pytest.mark.parametrize(
