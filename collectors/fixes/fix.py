@@ -11,7 +11,7 @@ from typing import Literal
 class Fix:
     """A fix that was run: `before` makes the break or the recompiles, `after` none, with an equal result.
 
-    Both are whole programs: they import torch, compile with `torch.compile(…)` and leave what they computed in `result`.
+    Both are whole programs: they import torch, compile with `torch.compile(…)` and leave a `result`.
     `keys` are guard categories or registry ids of graph breaks (GB0036). A fix without `after` says that nothing helps.
     `title` and `edit` name what is recorded as {source}, {sources}, {dim}, {name}, {expression}.
     """
