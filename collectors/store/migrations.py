@@ -105,6 +105,7 @@ def _migrations() -> Any:
         "0006_findings": ("schema_6.sql", (grow_summaries,)),  # a model with a wrong answer counts as failed since
         "0007_rejects_failures_trash": ("schema_7.sql", ()),
         "0008_content_ids": ("schema_8.sql", (give_content_ids, number_runs)),
+        "0009_incidents": ("schema_9.sql", ()),
     }
 
     def apply(database: Any, file_name: str, functions: tuple[Callable[[sqlite3.Connection], object], ...]) -> None:

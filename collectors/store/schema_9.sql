@@ -1,0 +1,39 @@
+-- Version 9: incidents. Whoever adds to this version adds a section below.
+
+-- == incidents: series changes that came in together, with one status, one discussion, one alert ==
+
+create table incidents (
+  id text primary key,                -- of the change that first led it: the same whenever it is detected anew
+  direction text not null,            -- worse | better | changed; only what is worse is ever open
+  state text not null,                -- unconfirmed | open | recovered | closed | withdrawn
+  status text not null default 'open',  -- open | acknowledged | ignored: what people made of it
+  owner text,                         -- who acknowledged or ignored it last
+  title text not null,
+  suite text not null,
+  branch text not null,
+  severity integer not null,          -- of its leading metric: 0 is a failure; smaller is worse
+  lead_change_id text not null,
+  change_count integer not null,
+  last_good_run_id text,
+  first_bad_run_id text not null,
+  recovered_run_id text,
+  first_us integer not null,          -- when first_bad_run_id started
+  recovered_us integer,
+  found_us integer not null,
+  noticed_us integer,                 -- when it was found out to be confirmed
+  changed_us integer not null,
+  evidence text not null              -- JSON: runs, commits, environment, causes with their checks, headline changes
+) strict, without rowid;
+create index incidents_newest on incidents (first_us desc, id);
+create index incidents_open on incidents (state, status, severity, first_us desc);
+
+-- What people did with an incident and said of it, in order; nothing is ever changed or removed.
+create table incident_comments (
+  id integer primary key,
+  incident_id text not null references incidents (id) on delete cascade,
+  action text not null,               -- acknowledge | ignore | comment | reopen
+  author text not null,
+  text text,
+  time_us integer not null
+) strict;
+create index incident_comments_incident on incident_comments (incident_id, id);
