@@ -10,7 +10,7 @@ from compileboard.app.charts.base import Chart, duration_axis, finish
 from compileboard.app.format import format_duration
 from compileboard.app.queries.run.compiles import Compilation, CompileRow
 
-_LONGEST_LABEL = 34
+_LONGEST_LABEL = 60
 
 
 def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int) -> Chart:
@@ -57,11 +57,11 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
         if shown >= total_count
         else f"the {shown} longest of {total_count}, by phase"
     )
-    columns = [("Compile", False), ("Function", False), ("Sum", True), *((phase.label, True) for phase in PHASES)]
+    columns = [("Compile", False), ("ID", False), ("Sum", True), *((phase.label, True) for phase in PHASES)]
     rows = [
         [
+            compile_row.label,
             compile_row.compile_id,
-            compile_row.function,
             format_duration(sum_phases(compile_row.phases)),
             *(_cell(compile_row.phases.get(p.name)) for p in PHASES),
         ]
@@ -76,11 +76,8 @@ def _cell(value: int | None) -> str | None:
 
 
 def _label(compile_row: CompileRow) -> str:
-    name = compile_row.function or "not recorded"
-    if len(name) > _LONGEST_LABEL - 8:
-        name = "…" + name[-(_LONGEST_LABEL - 9) :]
-    rank = "" if compile_row.rank is None else f" r{compile_row.rank}"
-    return f"{name} {compile_row.compile_id}{rank} "
+    label = compile_row.label
+    return f"{label if len(label) <= _LONGEST_LABEL else '…' + label[1 - _LONGEST_LABEL :]} {compile_row.compile_id} "
 
 
 KINDS = {"forward": "forward", "backward": "backward", "runtime": "runtime (first calls)"}

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import FilterError, Page, bind_page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import Parameter
+from compileboard.app.queries.process_names import load_process_names
 from compileboard.app.queries.run.trace_files import find_start, load_body
 from compileboard.app.schema import PRIVATE, Keywords, one_of, published
+from compileboard.collectors.contract.compile_labels import build_label, label_function, label_line, label_role
 
 OUTCOMES = ("compiled", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
 # How a compile ended, told finer than by its outcome: whether it went on after a graph break, or began again.
@@ -92,6 +94,7 @@ class CompileRow:
     graph_break_count: Annotated[fields.Count, "Graph breaks."]
     recompiled_from: fields.RecompiledFrom
     recompile_category: fields.RecompileCategory
+    process: fields.ProcessName
     phases: Phases = field(metadata=PRIVATE)
 
     @property
@@ -99,6 +102,22 @@ class CompileRow:
     def phases_us(self) -> PhaseTimes:
         """Return the time of each phase."""
         return self.phases.times
+
+    @property
+    def code(self) -> str:
+        """Return its function, and after which break it goes on."""
+        return label_function(self.function, self.resumed_at)
+
+    @property
+    def role(self) -> str:
+        """Return which compile of its function it is."""
+        return label_role(self.recompiled_from, self.recompile_category)
+
+    @property
+    @published
+    def label(self) -> str:
+        """Return what tells it apart: process, function, file and line, and which compile of the function it is."""
+        return build_label(self.process, self.code, label_line(self.file, self.line), self.role)
 
 
 @dataclass(frozen=True)
@@ -281,7 +300,11 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
             key = values.pop("compile_key")
             phases[key] = Phases(**values)
     nothing = Phases(*(None,) * 8)
-    return [CompileRow(**dict(row), phases=phases.get(row["id"], nothing)) for row in records]
+    processes = load_process_names(connection, (row["process_id"] for row in records))
+    return [
+        CompileRow(**dict(row), process=processes.get(row["process_id"], ""), phases=phases.get(row["id"], nothing))
+        for row in records
+    ]
 
 
 def list_compiles(

@@ -130,13 +130,13 @@ def test_words_say_what_was_lost_and_never_claim_more_than_was_reported() -> Non
 def test_chart_compiles_escapes_names_and_is_plotlys() -> None:
     phases = Phases(2_000_000, 10, None, None, None, None, None, None)
     row = CompileRow(
-        4, "p", 1, 0, "0/0", 0, 0, 1, "<a>", "a.py", 1, None, "compiled", 0, 1, 1, 1, 0, None, None, phases
+        4, "p", 1, 0, "0/0", 0, 0, 1, "<a>", "a.py", 1, None, "compiled", 0, 1, 1, 1, 0, None, None, "rank 1", phases
     )
     chart = chart_compiles([row], "RUN", 1)
     go.Figure(chart.figure)
-    assert chart.figure["layout"]["yaxis"]["ticktext"] == ["&lt;a> 0/0 r1 "]
+    assert chart.figure["layout"]["yaxis"]["ticktext"] == ["rank 1 · &lt;a> · a.py:1 · first compile 0/0 "]
     assert chart.figure["data"][0]["customdata"] == ["/runs/RUN/compiles/4"]
-    assert chart.rows[0][:4] == ["0/0", "<a>", "2.00 s", "2.00 s"]
+    assert chart.rows[0][:4] == ["rank 1 · <a> · a.py:1 · first compile", "0/0", "2.00 s", "2.00 s"]
 
 
 def test_labels_of_phases_are_so_on_a_cpu_too() -> None:
