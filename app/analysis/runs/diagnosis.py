@@ -36,7 +36,7 @@ _DISABLED = (
 
 
 @dataclass(frozen=True)
-class Fix:
+class Problem:
     """One thing to do about a run."""
 
     kind: Annotated[str, "What it is about: unfinished, failure, limit, stack, recompile, break, cache or cudagraph."]
@@ -71,7 +71,7 @@ class RunFacts:
     cacheable_us: int | None = None
 
 
-def rank_fixes(evidence: RunFacts) -> list[Fix]:
+def rank_fixes(evidence: RunFacts) -> list[Problem]:
     """List what to do, the most costly first; empty where nothing stands out."""
     grave = [
         *_unfinished(evidence.unfinished),
@@ -86,7 +86,7 @@ def rank_fixes(evidence: RunFacts) -> list[Fix]:
     return [*grave[:3], *_cliffs(evidence.cliffs), *costly, *grave[3:]]
 
 
-def _unfinished(unfinished: Sequence[Unfinished]) -> list[Fix]:
+def _unfinished(unfinished: Sequence[Unfinished]) -> list[Problem]:
     fixes = []
     for span in unfinished:
         fix = "The phase it was in was not recorded: --level full, or TORCH_TRACE, records it."
@@ -99,11 +99,11 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Fix]:
         code = " › ".join(phase.name for phase in span.spans) or None
         title = f"Compile {span.compile_id} never finished"
         location = (span.function, span.file, span.line)
-        fixes.append(Fix("unfinished", "bad", title, number, *location, fix, "compiles", None, code))
+        fixes.append(Problem("unfinished", "bad", title, number, *location, fix, "compiles", None, code))
     return fixes
 
 
-def _cliffs(cliffs: Sequence[StackCliff]) -> list[Fix]:
+def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
     """Return one fix for all processes of what every warm call may lose; the run with room settles it."""
     if not cliffs:
         return []
@@ -119,10 +119,10 @@ def _cliffs(cliffs: Sequence[StackCliff]) -> list[Fix]:
         fix += ". If that is faster, decorate the function that holds the loop"
     fix += f" with @compileboard.stack_room, or take a newer patch release than {python}: docs/stack-cliff.md."
     title = "Every call may map and unmap memory for its frames"
-    return [Fix("stack", "warn", title, number, None, None, None, fix, "processes", None, code)]
+    return [Problem("stack", "warn", title, number, None, None, None, fix, "processes", None, code)]
 
 
-def _failures(failures: Sequence[FailureGroup]) -> list[Fix]:
+def _failures(failures: Sequence[FailureGroup]) -> list[Problem]:
     fixes = []
     for failure in failures:
         title = f"Compile failed: {failure.error_type or 'an exception'}"
@@ -132,10 +132,10 @@ def _failures(failures: Sequence[FailureGroup]) -> list[Fix]:
     return fixes
 
 
-def _make_failure_fix(failure: FailureGroup | FailureRow, title: str, number: str, fix: str) -> Fix:
+def _make_failure_fix(failure: FailureGroup | FailureRow, title: str, number: str, fix: str) -> Problem:
     location = (failure.function, failure.file, failure.line)
     code = (failure.message or "").strip().split("\n\n")[0][:300] or None
-    return Fix("failure", "bad", title, number, *location, fix, "failures", None, code)
+    return Problem("failure", "bad", title, number, *location, fix, "failures", None, code)
 
 
 _RAISED_FIX = {
@@ -148,7 +148,7 @@ _RAISED_FIX = {
 }
 
 
-def _raised(failures: Sequence[FailureRow]) -> list[Fix]:
+def _raised(failures: Sequence[FailureRow]) -> list[Problem]:
     fixes = []
     for failure in failures:
         phase = describe_failure_phase(failure.phase)
@@ -162,7 +162,7 @@ def _raised(failures: Sequence[FailureRow]) -> list[Fix]:
     return fixes
 
 
-def _recompile_limit_fixes(evidence: RunFacts) -> list[Fix]:
+def _recompile_limit_fixes(evidence: RunFacts) -> list[Problem]:
     groups: dict[tuple[str | None, str | None], list[LimitHit]] = {}
     for limit_hit in evidence.limit_hits:
         groups.setdefault((limit_hit.file, limit_hit.function), []).append(limit_hit)
@@ -177,7 +177,9 @@ def _recompile_limit_fixes(evidence: RunFacts) -> list[Fix]:
         if cost_us:
             number += f" after {format_duration(cost_us)} of recompiles"
         title = "Recompile limit hit: runs eagerly from then on"
-        fixes.append(Fix("limit", "bad", title, number, function, file, members[0].line, fix, "recompiles", cost_us))
+        fixes.append(
+            Problem("limit", "bad", title, number, function, file, members[0].line, fix, "recompiles", cost_us)
+        )
     return fixes
 
 
@@ -191,7 +193,7 @@ def _name_cause(cause: RunCause) -> str:
     return f"{label} of {cause.source}" if cause.source else label
 
 
-def _causes(causes: Sequence[RunCause]) -> list[Fix]:
+def _causes(causes: Sequence[RunCause]) -> list[Problem]:
     groups: dict[tuple[str, str], list[RunCause]] = {}
     for cause in causes:
         fix = cause.suggestion or label_category(cause.category).meaning
@@ -201,7 +203,7 @@ def _causes(causes: Sequence[RunCause]) -> list[Fix]:
         first, cost_us = members[0], _sum_costs(members)
         count = sum(member.recompile_count for member in members)
         fixes.append(
-            Fix(
+            Problem(
                 kind="recompile",
                 severity="warn",
                 title=title,
@@ -219,7 +221,7 @@ def _causes(causes: Sequence[RunCause]) -> list[Fix]:
     return fixes
 
 
-def _breaks(evidence: RunFacts) -> list[Fix]:
+def _breaks(evidence: RunFacts) -> list[Problem]:
     groups: dict[tuple[str, str], list[RunDistinctBreak]] = {}
     for graph_break in evidence.breaks:
         useful = [hint for hint in graph_break.hints if not hint.startswith(_NO_ADVICE)] or graph_break.hints
@@ -236,7 +238,7 @@ def _breaks(evidence: RunFacts) -> list[Fix]:
         count = format_plural(sum(member.break_count for member in members), "graph break")
         eager = sum(member.outcomes.get("skipped", 0) for member in members)
         fixes.append(
-            Fix(
+            Problem(
                 kind="break",
                 severity="bad" if eager else "warn",
                 title=f"Graph break: {name}"
@@ -255,7 +257,7 @@ def _breaks(evidence: RunFacts) -> list[Fix]:
     return fixes
 
 
-def _disabled(evidence: RunFacts) -> list[Fix]:
+def _disabled(evidence: RunFacts) -> list[Problem]:
     off = sorted(
         {
             f"{module}.{name} = {disabling_value}"
@@ -270,10 +272,10 @@ def _disabled(evidence: RunFacts) -> list[Fix]:
     cost_us = evidence.cacheable_us
     number = f"{format_duration(cost_us)} compiled that a cache could keep" if cost_us else "no compile was kept"
     fix = f"Leave the caches on for a second start that is faster: {', '.join(off)} is set here."
-    return [Fix("cache", "warn", "Caches are disabled", number, None, None, None, fix, "caches", cost_us)]
+    return [Problem("cache", "warn", "Caches are disabled", number, None, None, None, fix, "caches", cost_us)]
 
 
-def _bypasses(caches: Sequence[CacheResult]) -> list[Fix]:
+def _bypasses(caches: Sequence[CacheResult]) -> list[Problem]:
     fixes = []
     for cache in caches:
         if cache.result != "bypass":
@@ -282,12 +284,12 @@ def _bypasses(caches: Sequence[CacheResult]) -> list[Fix]:
         fix = "Every process compiles these graphs anew; avoid what the reason names to have them cached."
         number = format_plural(cache.lookup_count, "graph")
         fixes.append(
-            Fix("cache", "warn", f"{name} bypassed", number, None, None, None, fix, "caches", None, cache.reason)
+            Problem("cache", "warn", f"{name} bypassed", number, None, None, None, fix, "caches", None, cache.reason)
         )
     return fixes
 
 
-def _cudagraph_fixes(skips: Sequence[CudagraphSkip]) -> list[Fix]:
+def _cudagraph_fixes(skips: Sequence[CudagraphSkip]) -> list[Problem]:
     groups: dict[str, list[CudagraphSkip]] = {}
     for skip in skips:
         groups.setdefault(skip.reason, []).append(skip)
@@ -297,6 +299,8 @@ def _cudagraph_fixes(skips: Sequence[CudagraphSkip]) -> list[Fix]:
         fix = "Remove what the reason names from the compiled function, so that its launches are replayed as one."
         title = "CUDA graph not used"
         fixes.append(
-            Fix("cudagraph", "warn", title, number, first.function, first.file, first.line, fix, "caches", None, reason)
+            Problem(
+                "cudagraph", "warn", title, number, first.function, first.file, first.line, fix, "caches", None, reason
+            )
         )
     return fixes

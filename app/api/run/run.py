@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.analysis.comparison.environment import SettingChange
-from compileboard.app.analysis.runs.diagnosis import Fix
+from compileboard.app.analysis.runs.diagnosis import Problem
 from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.api.run.compiles import CompileDetail, FrameCompile
 from compileboard.app.db import get_clock, get_engine, get_reader
@@ -39,7 +39,7 @@ class RunSort:
 class RunDetailJson(RunFactsJson):
     """One run with its surroundings and sums."""
 
-    findings: Annotated[Sequence[Fix], "What to do, the most costly first: at most 5."]
+    findings: Annotated[Sequence[Problem], "What to do, the most costly first: at most 5."]
     phases_us: PhaseTimes
     outcomes: Annotated[dict[str, Count], "Compiles by outcome."]
     distinct_break_count: Annotated[Count, "Distinct graph breaks."]

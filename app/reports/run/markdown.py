@@ -11,7 +11,7 @@ from compileboard.app.analysis.models.labels import (
     describe_status,
     describe_verdict,
 )
-from compileboard.app.analysis.runs.diagnosis import Fix
+from compileboard.app.analysis.runs.diagnosis import Problem
 from compileboard.app.format import (
     format_count,
     format_duration,
@@ -194,7 +194,7 @@ def _where(function: str | None, file: str | None, line: int | None = None) -> s
     return code(function) + location
 
 
-def _todo(findings: Sequence[Fix], run: RunRow) -> list[str]:
+def _todo(findings: Sequence[Problem], run: RunRow) -> list[str]:
     lines = ["### What to do", ""]
     if not findings:
         if run.has_only_results:

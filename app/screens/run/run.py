@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from compileboard.app.analysis.labels import PhaseShare, list_shares, sum_phases
-from compileboard.app.analysis.runs.diagnosis import Fix, RunFacts, rank_fixes
+from compileboard.app.analysis.runs.diagnosis import Problem, RunFacts, rank_fixes
 from compileboard.app.analysis.runs.states import RunState, describe_raised, describe_state
 from compileboard.app.queries.dashboard.incidents import (
     DIRECTIONS,
@@ -86,7 +86,7 @@ class RunSummaryScreen:
     began: Sequence[tuple[str, int]]
 
     @cached_property
-    def fixes(self) -> list[Fix]:
+    def fixes(self) -> list[Problem]:
         """List what to do, the most costly first."""
         return rank_fixes(self.facts)[:MOST_FIXES]
 

@@ -1,0 +1,439 @@
+"""Causes of a run's lost compile time, as a tree: a graph break or a guard, what it led to, and what a fix would save.
+
+A recompile may belong to a graph break (its function is code after the break) and to a guard that failed elsewhere too.
+Time that several causes claim counts once, for the largest: the savings never add up to more than the compile time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from typing import Literal
+
+from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
+from compileboard.collectors.fixes.fix import BreakFacts, RecompileFacts, SuggestedFix
+from compileboard.collectors.fixes.recompile_fixes import suggest_recompile_fixes
+from compileboard.collectors.fixes.recorded import (
+    BreakOccurrence,
+    RecordedBreak,
+    RecordedCompile,
+    RecordedGuard,
+    RecordedRun,
+    SourceLines,
+)
+from compileboard.collectors.fixes.titles import title_break, title_recompile
+
+_DIM = re.compile(r"at index (\d{1,4})\b")
+_LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
+# Settings of the whole process: one change is one cause, in however many functions it shows.
+_GLOBAL = frozenset(("grad_mode", "autocast", "deterministic", "global_state", "global_value", "backend_mismatch"))
+_BRANCHES = ("Data-dependent branching", "generic_jump")
+
+
+@dataclass(frozen=True)
+class ResumedFunction:
+    """Code after a graph break that was compiled on its own, and its recompiles."""
+
+    function: str | None
+    file: str | None
+    line: int | None
+    compile_keys: tuple[int, ...]
+    recompile_keys: tuple[int, ...]
+    compile_us: int
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause of lost compile time with what a fix would save; `number` is its place in the run's list.
+
+    `saved_us` is at most that; None where the function runs eagerly and no compile time was lost. `place_count` counts
+    the functions that it shows in.
+    """
+
+    number: int
+    kind: Literal["graph_break", "recompile"]
+    title: str
+    fingerprint: str
+    saved_us: int | None
+    is_eager: bool
+    event_count: int
+    function: str | None
+    file: str | None
+    line: int | None
+    source_line: str | None
+    evidence: str
+    explanation: str
+    category: str | None = None
+    gb_id: str | None = None
+    place_count: int = 1
+    graph_count: int = 0
+    resumed: tuple[ResumedFunction, ...] = ()
+    compile_keys: tuple[int, ...] = ()
+    content_ids: tuple[int, ...] = ()  # of its distinct graph breaks
+    fingerprints: tuple[str, ...] = ()  # of its distinct graph breaks or recompile causes
+    hints: tuple[str, ...] = ()
+    code: SourceLines | None = None
+    fixes: tuple[SuggestedFix, ...] = ()
+
+    @property
+    def is_fixable(self) -> bool:
+        """Return True if a fix is known that helps."""
+        return any(suggested.fix.after is not None for suggested in self.fixes)
+
+    @property
+    def can_try(self) -> bool:
+        """Return True if `try` can apply its first fix by itself."""
+        return bool(self.fixes and (self.fixes[0].edits or self.fixes[0].settings))
+
+
+@dataclass
+class Draft:
+    """A cause before shared time is settled: what it claims of each compile."""
+
+    cause: Cause
+    claims: dict[int, int] = field(default_factory=dict)
+
+
+class Groups:
+    """Sets that grow together: a union-find."""
+
+    def __init__(self) -> None:
+        self._parents: dict[Hashable, Hashable] = {}
+
+    def root(self, key: Hashable) -> Hashable:
+        """Return the key that stands for a key's set."""
+        parent = self._parents.setdefault(key, key)
+        while parent != self._parents[parent]:
+            parent = self._parents[parent]
+        self._parents[key] = parent
+        return parent
+
+    def join(self, first: Hashable, second: Hashable) -> None:
+        """Make one set of two."""
+        self._parents[self.root(second)] = self.root(first)
+
+
+def build_causes(
+    run: RecordedRun,
+    suggest_break: Callable[[BreakFacts], list[SuggestedFix]] = suggest_break_fixes,
+    suggest_recompile: Callable[[RecompileFacts], list[SuggestedFix]] = suggest_recompile_fixes,
+) -> list[Cause]:
+    """List a run's causes: what runs eagerly first, then by what a fix would save."""
+    compiles = {row.key: row for row in run.compiles}
+    code = CodeIndex(run.code)
+    drafts = _draft_breaks(run, compiles, code, suggest_break)
+    owned = {key for draft in drafts for part in draft.cause.resumed for key in part.recompile_keys}
+    drafts += _draft_recompiles(run, compiles, code, owned, suggest_recompile)
+    causes = _settle(drafts, compiles)
+    causes.sort(key=lambda cause: (not cause.is_eager, -(cause.saved_us or 0), -cause.event_count, cause.fingerprint))
+    return [replace(cause, number=number) for number, cause in enumerate(causes, start=1)]
+
+
+def _settle(drafts: Sequence[Draft], compiles: Mapping[int, RecordedCompile]) -> list[Cause]:
+    """Return the causes with their savings: a compile's time goes to the largest that claims it."""
+    left = {key: row.total_us for key, row in compiles.items()}
+
+    def remaining(draft: Draft) -> int:
+        return sum(min(claim, left.get(key, 0)) for key, claim in draft.claims.items())
+
+    waiting = [(-remaining(draft), position) for position, draft in enumerate(drafts)]
+    heapify(waiting)
+    settled = []
+    while waiting:
+        claimed_us, position = heappop(waiting)
+        saved_us = remaining(drafts[position])
+        if saved_us < -claimed_us:  # a larger one took of it since
+            heappush(waiting, (-saved_us, position))
+            continue
+        for key, claim in drafts[position].claims.items():
+            left[key] = max(0, left.get(key, 0) - claim)
+        settled.append(replace(drafts[position].cause, saved_us=saved_us or None))
+    return settled
+
+
+class CodeIndex:
+    """The recorded lines of the user's files."""
+
+    def __init__(self, code: Iterable[SourceLines]) -> None:
+        self._by_file: dict[str, list[SourceLines]] = defaultdict(list)
+        for part in code:
+            self._by_file[part.file].append(part)
+
+    def find(self, file: str | None, line: int | None) -> SourceLines | None:
+        """Return the lines around one; None where they were not recorded."""
+        if file is None or line is None:
+            return None
+        parts = (p for p in self._by_file.get(file, ()) if p.first_line <= line < p.first_line + len(p.lines))
+        return max(parts, key=lambda p: min(line - p.first_line, p.first_line + len(p.lines) - 1 - line), default=None)
+
+    def text(self, file: str | None, line: int | None) -> str | None:
+        """Return one line; None where it was not recorded."""
+        part = self.find(file, line)
+        return part.lines[line - part.first_line] if part is not None and line is not None else None
+
+
+def _draft_breaks(
+    run: RecordedRun,
+    compiles: Mapping[int, RecordedCompile],
+    code: CodeIndex,
+    suggest: Callable[[BreakFacts], list[SuggestedFix]],
+) -> list[Draft]:
+    occurrences = defaultdict(list)
+    for occurrence in run.occurrences:
+        occurrences[occurrence.distinct_id].append(occurrence)
+    resumed = defaultdict(list)
+    for row in run.compiles:
+        if row.resumed_at is not None:
+            resumed[row.process_id, row.file, row.function, row.resumed_at].append(row)
+    groups = _group_breaks(run.breaks, code)
+    drafts = []
+    for members in groups:
+        events = [event for member in members for event in occurrences[member.id]]
+        claims: dict[int, int] = {}
+        after: dict[tuple[str | None, str | None, int | None], list[RecordedCompile]] = {}
+        for event in events:
+            broken = compiles.get(event.compile_key) if event.compile_key is not None else None
+            if broken is None:
+                continue
+            claims[broken.key] = max(claims.get(broken.key, 0), broken.restart_us)
+            if event.outcome == "skipped":
+                claims[broken.key] = broken.total_us
+            where = (broken.process_id, broken.file, broken.function, event.frame_line or -1)
+            for row in resumed.get(where, ()):
+                claims[row.key] = row.total_us
+                rows = after.setdefault((row.file, row.function, row.resumed_at), [])
+                if row not in rows:
+                    rows.append(row)
+        parts = tuple(_describe_resumed(*location, rows) for location, rows in after.items())
+        drafts.append(Draft(_make_break_cause(members, events, parts, run, code, suggest), claims))
+        rows = [row for rows in after.values() for row in rows]
+        draft = drafts[-1]
+        draft.cause = replace(
+            draft.cause,
+            graph_count=len({(row.process_id, row.frame) for row in rows if row.outcome == "compiled"}),
+            compile_keys=tuple(claims),
+            is_eager=draft.cause.is_eager or any(row.outcome == "recompile_limit" for row in rows),
+        )
+    return drafts
+
+
+def _group_breaks(breaks: Sequence[RecordedBreak], code: CodeIndex) -> list[list[RecordedBreak]]:
+    """Join the breaks of one line, and those in the body of a branch with the branch."""
+    groups = Groups()
+    by_function = defaultdict(list)
+    for graph_break in breaks:
+        groups.root(graph_break.id)
+        if graph_break.line is not None:
+            by_function[graph_break.file, graph_break.function].append(graph_break)
+    for members in by_function.values():
+        for first in members:
+            for second in members:
+                if first is not second and (first.line == second.line or _is_in_branch(first, second, code)):
+                    groups.join(first.id, second.id)
+    by_root: dict[Hashable, list[RecordedBreak]] = defaultdict(list)
+    for graph_break in breaks:
+        by_root[groups.root(graph_break.id)].append(graph_break)
+    return [sorted(members, key=lambda member: member.line or 0) for members in by_root.values()]
+
+
+def _is_in_branch(branch: RecordedBreak, other: RecordedBreak, code: CodeIndex) -> bool:
+    """Return True if a break lies in the body of a branch that breaks; without its source only the next line does."""
+    if branch.line is None or other.line is None or other.line <= branch.line:
+        return False
+    if not (branch.gb_type or branch.reason).startswith(_BRANCHES):
+        return False
+    head = code.text(branch.file, branch.line)
+    between = [code.text(branch.file, line) for line in range(branch.line + 1, other.line + 1)]
+    if head is None or None in between:
+        return other.line == branch.line + 1
+    depth = len(head) - len(head.lstrip())
+    return all(len(line) - len(line.lstrip()) > depth for line in between if line and line.strip())
+
+
+def _describe_resumed(
+    file: str | None, function: str | None, line: int | None, rows: Sequence[RecordedCompile]
+) -> ResumedFunction:
+    return ResumedFunction(
+        function,
+        file,
+        line,
+        tuple(row.key for row in rows),
+        tuple(row.key for row in rows if row.is_recompile),
+        sum(row.total_us for row in rows),
+    )
+
+
+def _make_break_cause(
+    members: Sequence[RecordedBreak],
+    events: Sequence[BreakOccurrence],
+    resumed: tuple[ResumedFunction, ...],
+    run: RecordedRun,
+    code: CodeIndex,
+    suggest: Callable[[BreakFacts], list[SuggestedFix]],
+) -> Cause:
+    first = members[0]
+    skipped_count = sum(event.outcome == "skipped" for event in events)
+    titles = dict.fromkeys(title_break(m.gb_type, m.reason, m.explanation, m.source_line) for m in members)
+    fixes: dict[str, SuggestedFix] = {}
+    for member in members:
+        part = code.find(member.file, member.line)
+        facts = BreakFacts(
+            gb_id=member.gb_id,
+            gb_type=member.gb_type,
+            reason=member.reason,
+            context=member.context,
+            explanation=member.explanation or "",
+            hints=member.hints,
+            function=member.function,
+            file=member.file,
+            line=member.line,
+            source_line=member.source_line,
+            first_line=part.first_line if part else None,
+            lines=part.lines if part else (),
+            skipped_count=skipped_count,
+            torch_version=run.torch_version,
+        )
+        for suggested in suggest(facts):
+            fixes.setdefault(suggested.fix.id, suggested)
+    return Cause(
+        number=0,
+        kind="graph_break",
+        title=", then ".join(list(titles)[:2]),
+        fingerprint=first.fingerprint,
+        saved_us=None,
+        is_eager=skipped_count > 0,
+        event_count=len(events),
+        function=first.function,
+        file=first.file,
+        line=first.line,
+        source_line=first.source_line,
+        evidence=first.reason.strip().split("\n")[0],
+        explanation=first.explanation or "",
+        gb_id=first.gb_id,
+        place_count=len({(member.file, member.function) for member in members}),
+        resumed=resumed,
+        content_ids=tuple(member.id for member in members),
+        fingerprints=tuple(member.fingerprint for member in members),
+        hints=tuple(dict.fromkeys(hint for member in members for hint in member.hints)),
+        code=code.find(first.file, first.line),
+        fixes=tuple(fixes.values()),
+    )
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """One recompile, the compile that it is, and the guard that it is for."""
+
+    compile: RecordedCompile
+    guard: RecordedGuard
+
+    @property
+    def is_after_break(self) -> bool:
+        return self.compile.resumed_at is not None or bool(_LEFT_BY_BREAK.search(self.guard.source or ""))
+
+    @property
+    def dim(self) -> int | None:
+        match = _DIM.search(self.guard.reason)
+        return int(match[1]) if match else None
+
+
+def choose_guard(guards: Sequence[RecordedGuard]) -> RecordedGuard | None:
+    """Return the guard that a recompile is for: what most cache entries failed on, of several the newest entry's."""
+    counts = Counter((guard.category, guard.source) for guard in guards)
+    return max(guards, key=lambda guard: counts[guard.category, guard.source], default=None)
+
+
+def _draft_recompiles(
+    run: RecordedRun,
+    compiles: Mapping[int, RecordedCompile],
+    code: CodeIndex,
+    owned: set[int],
+    suggest: Callable[[RecompileFacts], list[SuggestedFix]],
+) -> list[Draft]:
+    """Draft a cause a guard; what only fails in code after a graph break of the run belongs to the break alone."""
+    groups = Groups()
+    failed_guards = []
+    for recompile in run.recompiles:
+        guard, row = choose_guard(recompile.guards), compiles.get(recompile.compile_key)
+        if guard is None or row is None:
+            continue
+        failed = _Failed(row, guard)
+        failed_guards.append(failed)
+        for key in _list_group_keys(failed):
+            groups.join(("guard", guard.fingerprint), key)
+    by_root: dict[Hashable, list[_Failed]] = defaultdict(list)
+    for failed in failed_guards:
+        by_root[groups.root(("guard", failed.guard.fingerprint))].append(failed)
+    drafts = []
+    for members in by_root.values():
+        if all(member.is_after_break and member.compile.key in owned for member in members):
+            continue
+        claims = {member.compile.key: member.compile.total_us for member in members}
+        drafts.append(Draft(_make_recompile_cause(members, run, code, suggest), claims))
+    return drafts
+
+
+def _list_group_keys(failed: _Failed) -> list[Hashable]:
+    """List what makes recompiles one cause: the same values of the same dimension, or a setting of the process."""
+    guard = failed.guard
+    if guard.category == "tensor_size" and failed.dim is not None and guard.expected and guard.actual:
+        return [("size", failed.dim, guard.expected, guard.actual)]
+    return [("state", guard.category, guard.source)] if guard.category in _GLOBAL else []
+
+
+def _make_recompile_cause(
+    members: Sequence[_Failed],
+    run: RecordedRun,
+    code: CodeIndex,
+    suggest: Callable[[RecompileFacts], list[SuggestedFix]],
+) -> Cause:
+    own = [member for member in members if not member.is_after_break] or list(members)
+    first = own[0]
+    row, guard = first.compile, first.guard
+    sources = [source for source in dict.fromkeys(member.guard.source for member in own) if source]
+    siblings = tuple(sources[1:]) if guard.category == "tensor_size" else ()
+    pairs = ((member.guard.expected, member.guard.actual) for member in members)
+    values = tuple(dict.fromkeys(value for pair in pairs for value in pair if value))
+    dim = first.dim
+    line = guard.line or row.line
+    source_line = guard.source_line or row.source_line or (code.text(row.file, line) or "").strip() or None
+    is_after_break = all(member.is_after_break for member in members)
+    facts = RecompileFacts(
+        category=guard.category,
+        source=guard.source,
+        siblings=siblings,
+        dim=dim,
+        values=values,
+        reason=guard.reason,
+        function=row.torch_function or row.function,
+        file=row.file,
+        line=line,
+        source_line=source_line,
+        recompile_count=len(members),
+        after_break=is_after_break,
+        torch_version=run.torch_version,
+    )
+    return Cause(
+        number=0,
+        kind="recompile",
+        title=title_recompile(guard.category, None if is_after_break else guard.source, siblings, dim, values),
+        fingerprint=guard.fingerprint,
+        saved_us=None,
+        is_eager=any(member.compile.outcome == "recompile_limit" for member in members),
+        event_count=len(members),
+        function=row.function,
+        file=row.file,
+        line=line,
+        source_line=source_line,
+        evidence=guard.reason,
+        explanation="",
+        category=guard.category,
+        place_count=len({(member.compile.file, member.compile.function) for member in members}),
+        compile_keys=tuple(member.compile.key for member in members),
+        fingerprints=tuple(dict.fromkeys(member.guard.fingerprint for member in members)),
+        code=code.find(row.file, line),
+        fixes=tuple(suggest(facts)),
+    )

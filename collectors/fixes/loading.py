@@ -1,0 +1,226 @@
+"""Read a run's compiles, graph breaks and recompiles from the store, and list its causes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from compileboard.collectors.fixes.causes import Cause, build_causes
+from compileboard.collectors.fixes.recorded import (
+    BreakOccurrence,
+    RecordedBreak,
+    RecordedCompile,
+    RecordedGuard,
+    RecordedRecompile,
+    RecordedRun,
+    SourceLines,
+)
+from compileboard.collectors.store.codec import unpack
+
+MOST_ROWS = 100_000
+_DEEPEST = 500
+_TORCH = ("torch/", "functorch/", "torchgen/")
+_TYPE = re.compile(r"type=<class '(?P<name>[\w.<>]+)'>")
+_VERSION = re.compile(r"^(\d+)\.(\d+)")
+
+COMPILES_SQL = """
+select
+  c.id as key, c.process_id, c.compile_id, c.generation, c.frame_id, f.name as function, f.file, c.line, c.resumed_at,
+  c.outcome, c.total_us, c.stack_id, c.recompiled_from is not null as is_recompile,
+  (select coalesce(sum(k.restart_us), 0)
+   from compilations as k
+   where k.compile_key = c.id and k.kind = 'forward') as restart_us
+from compiles as c
+left join functions as f on f.id = c.function_id
+where c.run_id = :run_id
+order by c.started_us, c.id
+limit :most
+"""
+GUARDS_SQL = """
+select
+  r.id as recompile_id, r.compile_key, u.fingerprint, u.category, u.source, g.expected, g.actual, g.reason, g.line,
+  g.source_line
+from recompiles as r
+join guard_failures as g on g.recompile_id = r.id
+join recompile_causes as u on u.id = g.cause_id
+where r.run_id = :run_id
+order by r.time_us, r.id, g.position
+limit :most
+"""
+# A body has what its own columns lack: the context, and the stack of a break in a function that another one called.
+BREAKS_SQL = """
+select
+  b.distinct_id, b.compile_key, b.outcome, b.line, d.fingerprint, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints,
+  f.name as function, f.file, d.source_line, c.function_id is not b.function_id as is_inlined,
+  cf.name as frame_function, cf.file as frame_file,
+  case when c.function_id is not b.function_id
+    or b.id = (select min(o.id) from graph_breaks as o where o.run_id = b.run_id and o.distinct_id = b.distinct_id)
+    then e.body end as body
+from graph_breaks as b
+join distinct_breaks as d on d.id = b.distinct_id
+left join functions as f on f.id = b.function_id
+left join compiles as c on c.id = b.compile_key
+left join functions as cf on cf.id = c.function_id
+left join events as e on e.process_id = b.process_id and e.sequence = b.sequence
+where b.run_id = :run_id
+order by b.time_us, b.id
+limit :most
+"""
+CALLER_SQL = """
+with recursive stack (id, parent_id, file, line, name, code, depth) as (
+  select id, parent_id, file, line, name, code, 0
+  from stack_nodes
+  where id = :node
+  union all
+  select n.id, n.parent_id, n.file, n.line, n.name, n.code, s.depth + 1
+  from stack_nodes as n
+  join stack as s on n.id = s.parent_id
+  where s.depth < :deepest
+)
+select file, line, name, code
+from stack
+where file not like 'torch/%' and file not like '<%'
+order by depth
+limit 1
+"""
+
+
+def load_causes(connection: sqlite3.Connection, run_id: str) -> list[Cause]:
+    """List the causes of a run's lost compile time, numbered as its page and `try` number them."""
+    return build_causes(load_recorded_run(connection, run_id))
+
+
+def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRun:
+    """Read what the causes of a run are built of."""
+    values = {"run_id": run_id, "most": MOST_ROWS}
+    recompiles = _read_recompiles(connection, values)
+    breaks, occurrences = _read_breaks(connection, values)
+    row = connection.execute("select torch_version from runs where id = :run_id", values).fetchone()
+    version = _VERSION.match((row["torch_version"] if row else None) or "")
+    run = RecordedRun(
+        compiles=_read_compiles(connection, values, recompiles),
+        recompiles=recompiles,
+        breaks=breaks,
+        occurrences=occurrences,
+        code=_read_code(connection, run_id),
+    )
+    return run if version is None else _with_version(run, (int(version[1]), int(version[2])))
+
+
+def _with_version(run: RecordedRun, version: tuple[int, int]) -> RecordedRun:
+    return RecordedRun(**{**vars(run), "torch_version": version})
+
+
+def _read_recompiles(connection: sqlite3.Connection, values: Mapping[str, Any]) -> list[RecordedRecompile]:
+    guards: dict[int, list[RecordedGuard]] = defaultdict(list)
+    keys: dict[int, int] = {}
+    columns = ("fingerprint", "category", "source", "expected", "actual", "reason", "line", "source_line")
+    for row in connection.execute(GUARDS_SQL, values):
+        if row["compile_key"] is not None:
+            keys[row["recompile_id"]] = row["compile_key"]
+            guards[row["recompile_id"]].append(RecordedGuard(**{name: row[name] for name in columns}))
+    return [RecordedRecompile(key, tuple(guards[recompile_id])) for recompile_id, key in keys.items()]
+
+
+def _read_compiles(
+    connection: sqlite3.Connection, values: Mapping[str, Any], recompiles: list[RecordedRecompile]
+) -> list[RecordedCompile]:
+    rows = connection.execute(COMPILES_SQL, values).fetchall()
+    types = {
+        recompile.compile_key: match["name"]
+        for recompile in recompiles
+        for guard in recompile.guards
+        if (guard.source or "") == "fn" and (match := _TYPE.search(guard.reason))
+    }
+    frame_types = {
+        (row["process_id"], row["generation"], row["frame_id"]): types[row["key"]]
+        for row in rows
+        if row["key"] in types
+    }
+    callers: dict[int, sqlite3.Row | None] = {}
+    compiles = []
+    for row in rows:
+        function, file, line, caller = row["function"], row["file"], row["line"], None
+        if (file or "").startswith(_TORCH) and row["stack_id"] is not None:
+            if row["stack_id"] not in callers:
+                node = {"node": row["stack_id"], "deepest": _DEEPEST}
+                callers[row["stack_id"]] = connection.execute(CALLER_SQL, node).fetchone()
+            caller = callers[row["stack_id"]]
+        if caller is not None:
+            module = frame_types.get((row["process_id"], row["generation"], row["frame_id"]))
+            function = f"{module.rsplit('.', 1)[-1]}.forward" if module else f"module called by {caller['name']}"
+            file, line = caller["file"], caller["line"]
+        compiles.append(
+            RecordedCompile(
+                key=row["key"],
+                process_id=row["process_id"],
+                compile_id=row["compile_id"],
+                frame=(row["generation"], row["frame_id"]),
+                function=function,
+                file=file,
+                line=line,
+                resumed_at=row["resumed_at"],
+                outcome=row["outcome"],
+                total_us=row["total_us"],
+                restart_us=min(row["restart_us"], row["total_us"]),
+                is_recompile=bool(row["is_recompile"]),
+                torch_function=row["function"] if caller is not None else None,
+                source_line=caller["code"] if caller is not None else None,
+            )
+        )
+    return compiles
+
+
+def _read_breaks(
+    connection: sqlite3.Connection, values: Mapping[str, Any]
+) -> tuple[list[RecordedBreak], list[BreakOccurrence]]:
+    distinct: dict[int, RecordedBreak] = {}
+    occurrences = []
+    for row in connection.execute(BREAKS_SQL, values):
+        body = _load_body(row["body"])
+        if row["distinct_id"] not in distinct:
+            distinct[row["distinct_id"]] = RecordedBreak(
+                id=row["distinct_id"],
+                hints=_read_hints(body.get("hints") or row["hints"]),
+                context=str(body.get("debug_context") or ""),
+                **{name: body.get(name) or row[name] for name in ("reason", "explanation", "source_line")},
+                **{name: row[name] for name in ("fingerprint", "gb_id", "gb_type", "function", "file", "line")},
+            )
+        frame_line = _find_frame_line(row, body) if row["is_inlined"] else row["line"]
+        occurrences.append(BreakOccurrence(row["distinct_id"], row["compile_key"], row["outcome"], frame_line))
+    return list(distinct.values()), occurrences
+
+
+def _find_frame_line(row: sqlite3.Row, body: Mapping[str, Any]) -> int | None:
+    """Return the line of the compiled frame that led to a break in what it called."""
+    stack = body.get("stack")
+    name = (row["frame_function"] or "").rsplit(".", 1)[-1]
+    for frame in reversed(stack if isinstance(stack, list) else []):
+        if not isinstance(frame, dict):
+            continue
+        if frame.get("file") == row["frame_file"] and str(frame.get("name")).rsplit(".", 1)[-1] == name:
+            line = frame.get("line")
+            return line if isinstance(line, int) else None
+    return None
+
+
+def _read_hints(hints: Any) -> tuple[str, ...]:
+    listed = json.loads(hints or "[]") if isinstance(hints, str) else hints
+    return tuple(str(hint) for hint in listed) if isinstance(listed, list) else ()
+
+
+def _load_body(blob: bytes | None) -> dict[str, Any]:
+    try:
+        body = json.loads(unpack(blob)) if blob is not None else {}
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _read_code(connection: sqlite3.Connection, run_id: str) -> list[SourceLines]:
+    """Read the lines of the user's files that were recorded."""
+    return []

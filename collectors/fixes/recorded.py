@@ -1,0 +1,100 @@
+"""What a run recorded of its compiles, graph breaks and recompiles, as far as its causes rest on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SourceLines:
+    """Lines of a user's file as they were when the run was recorded; `first_line` counts from 1."""
+
+    file: str
+    first_line: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RecordedCompile:
+    """One compile, named as the user's own code; `torch_function` is set where torch's wrapper was compiled.
+
+    `restart_us` is the part of `total_us` that tracing passes took which were thrown away.
+    """
+
+    key: int
+    process_id: str
+    compile_id: str
+    frame: tuple[int, int | None]  # generation and frame id: recompiles of one frame have the same
+    function: str | None
+    file: str | None
+    line: int | None
+    resumed_at: int | None
+    outcome: str
+    total_us: int
+    restart_us: int
+    is_recompile: bool
+    torch_function: str | None = None
+    source_line: str | None = None
+
+
+@dataclass(frozen=True)
+class RecordedGuard:
+    """The failed guard of one cache entry."""
+
+    fingerprint: str
+    category: str
+    source: str | None
+    expected: str | None
+    actual: str | None
+    reason: str
+    line: int | None
+    source_line: str | None
+
+
+@dataclass(frozen=True)
+class RecordedRecompile:
+    """One recompile with the failed guard of every cache entry, the newest first."""
+
+    compile_key: int
+    guards: tuple[RecordedGuard, ...]
+
+
+@dataclass(frozen=True)
+class RecordedBreak:
+    """One distinct graph break in torch's words."""
+
+    id: int
+    fingerprint: str
+    gb_id: str | None
+    gb_type: str | None
+    reason: str
+    explanation: str | None
+    hints: tuple[str, ...]
+    context: str
+    function: str | None
+    file: str | None
+    line: int | None
+    source_line: str | None
+
+
+@dataclass(frozen=True)
+class BreakOccurrence:
+    """One graph break: in which compile, and at which line of the compiled frame (not of what it called)."""
+
+    distinct_id: int
+    compile_key: int | None
+    outcome: str
+    frame_line: int | None
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """What the causes of a run are built of."""
+
+    compiles: Sequence[RecordedCompile] = ()
+    recompiles: Sequence[RecordedRecompile] = ()
+    breaks: Sequence[RecordedBreak] = ()
+    occurrences: Sequence[BreakOccurrence] = ()
+    code: Sequence[SourceLines] = ()
+    torch_version: tuple[int, int] = (2, 13)

@@ -1,0 +1,73 @@
+"""Short titles of graph breaks and recompiles: what happens, in the names of the user's program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from compileboard.collectors.contract.categories import label_category
+
+MOST_VALUES = 4
+_BUILTIN = re.compile(r"builtin (?:operator|function)\s+`?(?P<name>[\w.]+)`?")
+_CALL = re.compile(r"`(?P<name>[A-Za-z_][\w.]*)`")
+_BRANCH = re.compile(r"^(?:el)?(?P<word>if|while|assert)\b")
+_LONGEST_SOURCE = 60
+_STATES = {
+    "grad_mode": "Grad mode changes between calls",
+    "autocast": "Autocast changes between calls",
+    "deterministic": "Deterministic algorithms change between calls",
+    "backend_mismatch": "The backend callable changes between calls",
+}
+
+
+def title_break(gb_type: str | None, reason: str, explanation: str | None, source_line: str | None) -> str:
+    """Return a graph break's short title."""
+    kind, line = gb_type or "", (source_line or "").strip()
+    if kind.startswith("Data-dependent branching"):
+        word = _BRANCH.match(line)
+        return f"{word['word']} on a tensor value" if word else "Branch on a tensor value"
+    if kind.startswith("Unsupported Tensor.item()"):
+        return ".item() reads a tensor's value"
+    if kind.startswith("Dynamic shape operator"):
+        return "Output shape depends on tensor values"
+    if kind.startswith("Data dependent operator"):
+        return "Operator reads a tensor's value"
+    if kind.startswith("Failed to trace builtin operator"):
+        name = _BUILTIN.search(f"{explanation or ''} {reason}")
+        return f"{name['name']}() breaks the graph" if name else kind
+    if kind.startswith("Attempted to call function marked as skipped"):
+        name = _CALL.search(explanation or "")
+        return f"{name['name']}() cannot be traced" if name else kind
+    return kind or reason.strip().split("\n")[0][:160] or "Graph break without a reason"
+
+
+def title_recompile(
+    category: str, source: str | None, siblings: Sequence[str], dim: int | None, values: Sequence[str]
+) -> str:
+    """Return the short title of a recompile cause."""
+    if category in _STATES:
+        return _STATES[category]
+    names = ", ".join(_shorten(name) for name in (source, *siblings) if name)
+    label = label_category(category).label
+    changes = _describe_values(values)
+    if category == "tensor_size" and names:
+        subject = f"Dimension {dim} of {names}" if dim is not None else f"Size of {names}"
+        return f"{subject} changes{changes}"
+    if category in ("int_value", "float_value", "string_value", "other_value", "module_attribute", "global_value"):
+        return f"{names or 'A value'} changes{changes}"
+    return f"{label} of {names} changes{changes}" if names else f"{label} changes{changes}"
+
+
+def _describe_values(values: Sequence[str]) -> str:
+    if not values:
+        return ""
+    shown = [_shorten(value) for value in values[:MOST_VALUES]]
+    if len(values) == 1:
+        return f" from {shown[0]}"
+    more = f" → … ({len(values)} values)" if len(values) > MOST_VALUES else ""
+    return f": {' → '.join(shown)}{more}"
+
+
+def _shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_SOURCE else text[: _LONGEST_SOURCE - 1] + "…"

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compileboard.collectors.fixes.causes import build_causes, choose_guard
+from compileboard.collectors.fixes.recorded import (
+    BreakOccurrence,
+    RecordedBreak,
+    RecordedCompile,
+    RecordedGuard,
+    RecordedRecompile,
+    RecordedRun,
+    SourceLines,
+)
+
+
+def _compile(key: int, total_us: int = 100, resumed_at: int | None = None, **more: Any) -> RecordedCompile:
+    row = RecordedCompile(
+        key, "p", f"{key}/0", (0, key), "f", "model.py", resumed_at or 3, resumed_at, "compiled", total_us, 0, False
+    )
+    return replace(row, **more)
+
+
+def _size(source: str = "x", expected: str = "16", actual: str = "7", dim: int = 0) -> RecordedGuard:
+    reason = f"tensor '{source}' size mismatch at index {dim}. expected {expected}, actual {actual}"
+    return RecordedGuard(f"size {source} {dim}", "tensor_size", source, expected, actual, reason, None, None)
+
+
+def _break(number: int, line: int, gb_type: str = "Graph break") -> RecordedBreak:
+    return RecordedBreak(number, f"b{number}", "GB0001", gb_type, gb_type, None, (), "", "f", "model.py", line, "x")
+
+
+def test_one_size_in_several_places_is_one_cause_with_its_siblings() -> None:
+    compiles = [_compile(1, is_recompile=True), _compile(2, is_recompile=True, function="g")]
+    recompiles = [RecordedRecompile(1, (_size("user"),)), RecordedRecompile(2, (_size("item"),))]
+    (cause,) = build_causes(RecordedRun(compiles, recompiles))
+    assert (cause.saved_us, cause.event_count, cause.place_count) == (200, 2, 2)
+    assert cause.title == "Dimension 0 of user, item changes: 16 → 7"
+    two = [recompiles[0], RecordedRecompile(2, (_size("item", dim=1),))]
+    assert len(build_causes(RecordedRun(compiles, two))) == 2
+
+
+def test_recompiles_after_a_break_belong_to_the_break() -> None:
+    compiles = [_compile(1, restart_us=30), _compile(2, 50, 22), _compile(3, 60, 22, is_recompile=True)]
+    recompiles = [RecordedRecompile(3, (_size("___stack0"),))]
+    breaks, occurrences = [_break(1, 22)], [BreakOccurrence(1, 1, "resumed", 22)]
+    (cause,) = build_causes(RecordedRun(compiles, recompiles, breaks, occurrences))
+    assert (cause.kind, cause.saved_us, cause.graph_count) == ("graph_break", 30 + 50 + 60, 2)
+    assert cause.resumed[0].recompile_keys == (3,)
+    (alone,) = build_causes(RecordedRun(compiles, recompiles))  # the break itself was not recorded
+    assert (alone.kind, alone.saved_us) == ("recompile", 60)
+
+
+def test_time_that_two_causes_claim_counts_for_the_larger() -> None:
+    compiles = [_compile(1, is_recompile=True), _compile(2, 50, 22), _compile(3, 60, 22, is_recompile=True)]
+    recompiles = [RecordedRecompile(1, (_size(),)), RecordedRecompile(3, (_size("y"),))]
+    breaks, occurrences = [_break(1, 22)], [BreakOccurrence(1, 1, "resumed", 22)]
+    size, graph_break = build_causes(RecordedRun(compiles, recompiles, breaks, occurrences))
+    assert (size.saved_us, graph_break.saved_us) == (160, 50)
+    assert (size.event_count, size.title) == (2, "Dimension 0 of x changes: 16 → 7")  # y is a name after the break
+
+
+def test_breaks_of_one_branch_are_one() -> None:
+    branch, inside = _break(1, 3, "Data-dependent branching"), _break(2, 5)
+    code = SourceLines(
+        "model.py", 2, ("def f(x):", "    if x > 0:", "        x = x + 1", "        print(x)", "    return x")
+    )
+    occurrences = [BreakOccurrence(number, None, "resumed", None) for number in (1, 2, 3)]
+    after = _break(3, 6)
+    causes = build_causes(RecordedRun(breaks=[branch, inside, after], occurrences=occurrences, code=[code]))
+    assert sorted(cause.content_ids for cause in causes) == [(1, 2), (3,)]
+    assert len(build_causes(RecordedRun(breaks=[branch, inside], occurrences=occurrences))) == 2  # source unknown
+    assert len(build_causes(RecordedRun(breaks=[branch, _break(2, 4)], occurrences=occurrences))) == 1
+
+
+def test_what_runs_eagerly_comes_first() -> None:
+    compiles = [_compile(1, 900, is_recompile=True), _compile(2, 5, outcome="skipped")]
+    recompiles, occurrences = [RecordedRecompile(1, (_size(),))], [BreakOccurrence(1, 2, "skipped", 9)]
+    causes = build_causes(RecordedRun(compiles, recompiles, [_break(1, 9)], occurrences))
+    assert [(cause.number, cause.kind, cause.is_eager) for cause in causes] == [
+        (1, "graph_break", True),
+        (2, "recompile", False),
+    ]
+
+
+def test_the_guard_of_most_cache_entries_is_the_cause() -> None:
+    newest, older = _size("x", "Double", "Float"), _size("y")
+    assert choose_guard([newest, older, older]) == older
+    assert choose_guard([newest, older]) == newest
+    assert choose_guard([]) is None
+
+
+_keys = st.integers(0, 8)
+_compiles = st.builds(
+    _compile,
+    _keys,
+    st.integers(0, 10**9),
+    st.sampled_from([None, 22, 24]),
+    restart_us=st.just(0),
+    is_recompile=st.booleans(),
+    outcome=st.sampled_from(["compiled", "skipped", "recompile_limit"]),
+)
+_guards = st.builds(
+    _size, st.sampled_from(["x", "y", "___stack0"]), st.sampled_from("12"), st.sampled_from("12"), st.integers(0, 1)
+)
+
+
+_recompiles = st.builds(RecordedRecompile, _keys, st.lists(_guards, max_size=3).map(tuple))
+_outcomes, _lines = st.sampled_from(["resumed", "skipped"]), st.sampled_from([22, 24])
+_occurrences = st.builds(BreakOccurrence, st.integers(1, 3), st.none() | _keys, _outcomes, _lines)
+
+
+@given(
+    st.lists(_compiles, unique_by=lambda row: row.key),
+    st.lists(_recompiles, unique_by=lambda recompile: recompile.compile_key),
+    st.lists(_occurrences),
+)
+def test_savings_never_pass_the_compile_time(
+    compiles: list[RecordedCompile], recompiles: list[RecordedRecompile], occurrences: list[BreakOccurrence]
+) -> None:
+    compiles = [replace(row, restart_us=row.total_us // 3) for row in compiles]
+    breaks = [_break(1, 22), _break(2, 24), _break(3, 24)]
+    causes = build_causes(RecordedRun(compiles, recompiles, breaks, occurrences))
+    assert sum(cause.saved_us or 0 for cause in causes) <= sum(row.total_us for row in compiles)
+    assert [cause.number for cause in causes] == list(range(1, len(causes) + 1))
