@@ -37,3 +37,25 @@ create table incident_comments (
   time_us integer not null
 ) strict;
 create index incident_comments_incident on incident_comments (incident_id, id);
+
+-- == trials: a fix that was tried on a copy of a run's program, and what came of it ==
+
+create table trials (
+  id text primary key,
+  run_id text not null references runs (id) on delete cascade, -- whose program it was
+  base_run_id text references runs (id) on delete set null,    -- the program as it is, run again beside it
+  new_run_id text references runs (id) on delete set null,     -- with the fix
+  fix_id text,                        -- of the catalogue; a patch of a person's own has none
+  cause_fingerprint text,
+  title text not null,
+  patch text,                         -- unified diff; NULL for a run without source
+  settings text not null,             -- JSON list of statements
+  outcome text not null,              -- improved | unchanged | worse | different | failed | not_applied | interrupted
+  summary text not null,              -- one line: 7 breaks → 0, output equal, compile 12.1 → 4.0 s
+  result text not null,               -- JSON: metrics, output, failure
+  started_us integer not null,
+  ended_us integer not null
+) strict, without rowid;
+create index trials_run on trials (run_id, started_us);
+create index trials_base_run on trials (base_run_id);
+create index trials_new_run on trials (new_run_id);

@@ -1,0 +1,63 @@
+"""Trials are kept with their run, newest first, and go with it."""
+
+import pytest
+
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.dashboard.trash import delete_run, restore_run
+from compileboard.collectors.store.dashboard.trials import Trial, get_trial_of, list_trials, save_trial
+from compileboard.collectors.store.migrations import migrate_connection
+
+
+def trial(id, **changes):
+    values = {"run_id": "A", "base_run_id": "B", "new_run_id": "C", "fix_id": "print", "cause_fingerprint": None}
+    texts = {"title": "Take print out", "patch": "--- a\n", "summary": "1 break → 0", "outcome": "improved"}
+    times = {"settings": ("x = 1",), "started_us": 5, "ended_us": 9, "result": {"metrics": []}}
+    return Trial(id=id, **{**values, **texts, **times, **changes})
+
+
+@pytest.fixture
+def connection(tmp_path):
+    connection = open_writer(tmp_path / "t.db")
+    migrate_connection(connection)
+    for run_id in "ABC":
+        connection.execute(
+            "insert into runs (id, name, source, state, level, keep_source, command, started_us, heartbeat_us, "
+            "gpu_count, facts) values (?, 'n', 'live', 'finished', 'light', 1, '', 1, 1, 0, '{}')",
+            (run_id,),
+        )
+    yield connection
+    connection.close()
+
+
+def test_trials_of_a_run_come_newest_first(connection):
+    save_trial(connection, trial("1"))
+    save_trial(connection, trial("2", started_us=7, outcome="failed"))
+    assert [entry.id for entry in list_trials(connection, "A")] == ["2", "1"]
+    assert list_trials(connection, "A")[1] == trial("1")
+    assert list_trials(connection, "A")[0].outcome_label == "Failed"
+    assert list_trials(connection, "B") == []
+
+
+def test_a_run_knows_the_trial_that_it_was_made_for(connection):
+    save_trial(connection, trial("1"))
+    assert [get_trial_of(connection, run_id) for run_id in "ABC"] == [None, trial("1"), trial("1")]
+
+
+def test_a_trial_publishes_its_run(connection):
+    before = connection.execute("select pub from runs where id = 'A'").fetchone()[0]
+    save_trial(connection, trial("1"))
+    assert connection.execute("select pub from runs where id = 'A'").fetchone()[0] > (before or 0)
+
+
+def test_a_trial_goes_and_comes_back_with_its_run(connection):
+    save_trial(connection, trial("1"))
+    assert delete_run(connection, "A")
+    assert get_trial_of(connection, "C") is None
+    assert restore_run(connection, "A")
+    assert list_trials(connection, "A") == [trial("1")]
+
+
+def test_a_trial_outlives_the_runs_that_it_made(connection):
+    save_trial(connection, trial("1"))
+    assert delete_run(connection, "C")
+    assert list_trials(connection, "A") == [trial("1", new_run_id=None)]
