@@ -20,7 +20,7 @@ def create_app(settings: Settings | None = None) -> Flask:
 
     from compileboard.app import db
     from compileboard.app.api import routes as api
-    from compileboard.app.web import assets, errors, filters, health, old_ids, responses, security
+    from compileboard.app.web import assets, errors, filters, health, navigation, old_ids, responses, security
     from compileboard.app.web.fleet import (
         activity,
         alerts,
@@ -62,9 +62,9 @@ def create_app(settings: Settings | None = None) -> Flask:
     if proxy_count:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=proxy_count, x_proto=0)  # type: ignore[method-assign]
     app.url_map.strict_slashes = False
-    for part in (responses, security, db, errors, filters, assets, old_ids):
+    for part in (responses, security, db, errors, filters, navigation, assets, old_ids):
         part.init_app(app)
-    # One line a page or API. The navigation shows an entry once its blueprint is here.
+    # One line a page or API.
     for blueprint in (
         health.blueprint,
         overview.blueprint,

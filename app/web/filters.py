@@ -1,38 +1,16 @@
-"""What templates know: filters, the navigation, words for states, links that keep the filters."""
+"""What templates know: filters, words for states, links that keep the filters."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from flask import Flask, current_app, request, url_for
+from flask import Flask, request, url_for
 from jinja2 import StrictUndefined
 
 from compileboard.app.db import get_settings
 from compileboard.app.resources import __version__
 from compileboard.app.screens.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
-
-NAVIGATION = (
-    ("Overview", "overview.index"),
-    ("Findings", "findings.index"),
-    ("Runs", "runs.index"),
-    ("Models", "models.index"),
-    ("Trends", "trends.index"),
-    ("Compare", "compare.index"),
-    ("Graph breaks", "graph_breaks.index"),
-    ("Recompiles", "recompiles.index"),
-    ("Search", "search.index"),
-)
-
-
-def main_navigation() -> list[tuple[str, str, bool]]:
-    """List label, address and whether we are there, of every page that exists."""
-    here = None if "run_id" in (request.view_args or {}) else request.blueprint
-    return [
-        (label, url_for(endpoint), endpoint.split(".")[0] == here)
-        for label, endpoint in NAVIGATION
-        if endpoint in current_app.view_functions
-    ]
 
 
 def url_with(**changes: object) -> str:
@@ -60,6 +38,4 @@ def init_app(app: Flask) -> None:
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals.update(TEMPLATE_NAMES, has_charts=False, live=False)  # what a page does not set
     app.jinja_env.globals["site_copy"] = None  # app.site says which copy the pages are of
-    app.jinja_env.globals.update(
-        navigation=main_navigation, url_with=url_with, run_url=run_url, version=__version__, settings=get_settings
-    )
+    app.jinja_env.globals.update(url_with=url_with, run_url=run_url, version=__version__, settings=get_settings)

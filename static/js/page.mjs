@@ -1,11 +1,13 @@
-// What every page has: the theme button, filters that leave out what is empty, forms that ask once, and drawn links.
+// What every page has: the theme button, menus, filters that leave out what is empty, forms that ask once, drawn links.
 
 const THEMES = ["auto", "light", "dark"];
 const root = document.documentElement;
 
 function wireTheme(button) {
-  const name = button.querySelector("[data-theme-name]");
-  const show = () => { name.textContent = root.dataset.theme ?? "auto"; };
+  const show = () => {
+    button.title = `Theme: ${root.dataset.theme ?? "auto"}`;
+    button.setAttribute("aria-label", button.title);
+  };
   button.hidden = false;
   show();
   button.addEventListener("click", () => {
@@ -52,12 +54,25 @@ document.addEventListener("openpage", ({ detail }) => {
   if (address) location.assign(address);
 });
 
+// A menu closes with Escape, a press beside it, or another menu; without this it closes with its own button.
+function closeMenus(except) {
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(except)) menu.open = false;
+}
+addEventListener("pointerdown", (event) => closeMenus(event.target));
+addEventListener("focusin", (event) => closeMenus(event.target));
+addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && document.activeElement?.closest?.("details.menu[open]");
+  if (menu) menu.querySelector("summary").focus();
+  if (event.key === "Escape") closeMenus(null);
+});
+
 // A slash goes to the search box, as long as nobody is writing.
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
   const box = document.querySelector("main [data-search-box]") ?? document.querySelector("[data-search-box]");
-  if (!box || box.offsetParent === null) return;
+  if (!box) return;
+  if (!box.checkVisibility()) box.closest("[popover]")?.showPopover?.();
   event.preventDefault();
   box.focus();
   box.select();

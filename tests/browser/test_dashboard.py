@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 NAMES = "table.table tbody td:first-child > a:first-child"
+ENTRIES = {
+    "Overview": ["Overview"],
+    "Incidents": ["Incidents", "Alerts"],
+    "Runs": ["Runs", "Compare", "Import", "Activity"],
+    "Benchmarks": ["Models", "Trends"],
+    "Breaks & recompiles": ["Graph breaks", "Recompiles"],
+}
 PAGES = ("/", "/runs", f"/runs/{RUN}", f"/runs/{RUN}?tab=compiles", "/graph_breaks", "/recompiles")
 
 
@@ -45,12 +52,47 @@ def _detail_pages(tab: Page, address: str) -> list[str]:
 
 def test_navigation_reaches_every_page_and_says_where_it_is(tab: Page, address: str) -> None:
     tab.goto(address)
-    for label in ("Runs", "Models", "Graph breaks", "Recompiles", "Overview"):
-        tab.get_by_role("navigation", name="Pages").get_by_role("link", name=label).click()
-        tab.wait_for_load_state()
-        assert tab.locator(".nav__link[aria-current=page]").inner_text() == label
-        assert tab.locator("h1").inner_text() == label
-        assert tab.title() == f"{label} · CompileBoard"
+    for entry, pages in ENTRIES.items():
+        for number, label in enumerate(pages):
+            tab.get_by_role("navigation", name="Main").get_by_role("link", name=entry).click()
+            if number:
+                tab.get_by_role("navigation", name=entry, exact=True).get_by_role("link", name=label).click()
+                assert tab.locator(".subnav [aria-current=page]").inner_text() == label
+            tab.wait_for_load_state()
+            assert tab.locator(".nav__link[aria-current]").inner_text() == entry
+            assert tab.title().endswith(" · CompileBoard")
+
+
+def test_on_a_phone_the_bar_is_one_row_and_a_menu(open_tab: Callable[..., Page], address: str) -> None:
+    for javascript in (True, False):
+        page = open_tab(400, java_script_enabled=javascript)
+        page.goto(f"{address}/graph_breaks")
+        bar = page.locator(".bar").bounding_box()
+        assert bar is not None
+        assert bar["height"] < 64
+        links = page.get_by_role("navigation", name="Main").get_by_role("link")
+        assert links.count() == 0
+        page.get_by_role("button", name="Menu").click()
+        assert links.count() == len(ENTRIES) <= 6
+        page.keyboard.press("Escape")
+        assert links.count() == 0
+        page.get_by_role("button", name="Menu").press("Enter")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{address}/")
+
+
+def test_a_slash_searches_from_every_page_and_in_the_run_that_is_open(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs/{RUN}?tab=compiles")
+    tab.keyboard.press("/")
+    assert tab.evaluate("document.activeElement.placeholder") == "Search this run"
+    tab.keyboard.type("forward")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(f"{address}/runs/{RUN}/search?q=forward")
+    tab.set_viewport_size({"width": 400, "height": 900})
+    tab.goto(f"{address}/runs")
+    tab.keyboard.press("/")
+    assert tab.evaluate("document.activeElement.placeholder") == "Search all runs"
 
 
 def test_lists_lead_to_their_things_and_back(tab: Page, address: str) -> None:
@@ -160,7 +202,7 @@ def test_theme_follows_the_system_until_a_person_chooses(open_tab: Callable[...,
     before = light.locator("[data-chart] .xtick text").first.evaluate("it => it.style.fill")
     button.click()
     button.click()
-    assert button.inner_text() == "Theme: dark"
+    assert button.get_attribute("title") == "Theme: dark"
     assert _ground(light) == _ground(dark)
     assert light.locator("[data-chart] .xtick text").first.evaluate("it => it.style.fill") != before
     light.goto(f"{address}/runs")
@@ -175,8 +217,8 @@ def test_keyboard_skips_to_the_content_and_goes_in_order(tab: Page, address: str
     for _step in range(13):
         tab.keyboard.press("Tab")
         order.append(tab.evaluate("document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"))
-    pages = ("Overview", "Findings", "Runs", "Models", "Trends", "Compare", "Graph breaks", "Recompiles", "Search")
-    assert order == ["Skip to the content", "CompileBoard", *pages, "", "Theme: auto"]  # "": the box to search in
+    # "": the box to search in, and the theme button
+    assert order == ["Skip to the content", "CompileBoard", *ENTRIES, "", "", *ENTRIES["Runs"]]
     tab.goto(f"{address}/runs")
     tab.keyboard.press("Tab")
     assert tab.locator(".skip").bounding_box() is not None

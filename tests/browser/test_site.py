@@ -136,5 +136,5 @@ def test_copy_reads_without_javascript(open_tab: Open, host: str) -> None:
     page.goto(f"{host}/project/")
     page.locator("#trend-table summary").click()
     assert page.locator("#trend-table tbody tr").count() > 3
-    page.get_by_role("link", name="Graph breaks", exact=True).first.click()
+    page.get_by_role("link", name="Breaks & recompiles", exact=True).first.click()
     assert page.locator("h1").inner_text() == "Graph breaks"

@@ -1,0 +1,122 @@
+"""Entries of the top bar, the tabs below it, and where the search box of a page leads."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from flask import Flask, current_app, g, request, url_for
+
+from compileboard.app.analysis.incidents.groups import group_incidents
+from compileboard.app.db import get_reader
+from compileboard.app.queries.dashboard.incidents import IncidentFilter, list_findings
+from compileboard.collectors.store.errors import StoreError
+
+# Label, and the pages below it: (label, endpoint).
+ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    ("Overview", (("Overview", "overview.index"),)),
+    ("Incidents", (("Incidents", "findings.index"), ("Alerts", "alerts.index"))),
+    (
+        "Runs",
+        (
+            ("Runs", "runs.index"),
+            ("Compare", "compare.index"),
+            ("Import", "imports.index"),
+            ("Activity", "activity.index"),
+        ),
+    ),
+    ("Benchmarks", (("Models", "models.index"), ("Trends", "trends.index"))),
+    ("Breaks & recompiles", (("Graph breaks", "graph_breaks.index"), ("Recompiles", "recompiles.index"))),
+)
+LOCAL_PAGES = frozenset(("imports.index", "activity.index"))  # of the dashboard alone: a static site has none
+MOST_COUNTED = 60  # changes that open incidents are grouped from
+
+
+@dataclass(frozen=True)
+class NavigationTab:
+    """A page below an entry of the top bar."""
+
+    label: str
+    address: str
+    is_current: bool
+
+
+@dataclass(frozen=True)
+class NavigationEntry:
+    """An entry of the top bar; `count` is of what is open there, None where that is not counted."""
+
+    label: str
+    tabs: tuple[NavigationTab, ...]
+    is_current: bool
+    count: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the address of its first page."""
+        return self.tabs[0].address
+
+    @property
+    def aria_current(self) -> str:
+        """Return how a screen reader says that we are here: at its first page, or below it."""
+        return "page" if self.tabs[0].is_current else "true"
+
+    @property
+    def has_tabs(self) -> bool:
+        """Return True where a row of tabs leads on: not on the pages of one run, which have their own."""
+        return len(self.tabs) > 1 and any(tab.is_current for tab in self.tabs)
+
+
+@dataclass(frozen=True)
+class SearchBox:
+    """Where the search box of the bar leads."""
+
+    address: str
+    label: str
+
+
+def list_entries() -> list[NavigationEntry]:
+    """List the entries of the top bar that have pages here."""
+    in_run = "run_id" in (request.view_args or {})
+    here = "runs" if in_run else request.blueprint
+    entries = []
+    for label, pages in ENTRIES:
+        tabs = tuple(
+            NavigationTab(name, url_for(endpoint), not in_run and endpoint.partition(".")[0] == here)
+            for name, endpoint in pages
+            if endpoint in current_app.view_functions and not (_is_static_site() and endpoint in LOCAL_PAGES)
+        )
+        if tabs:
+            is_current = here in {endpoint.partition(".")[0] for _name, endpoint in pages}
+            count = count_open_incidents() if label == "Incidents" else None
+            entries.append(NavigationEntry(label, tabs, is_current, count))
+    return entries
+
+
+def choose_search_box() -> SearchBox | None:
+    """Return where the bar's box searches: the run that the page is of, else all runs; None on a static site."""
+    if _is_static_site() or "search.index" not in current_app.view_functions:
+        return None
+    run_id = (request.view_args or {}).get("run_id")
+    if run_id:
+        return SearchBox(url_for("search.show_run", run_id=run_id), "Search this run")
+    return SearchBox(url_for("search.index"), "Search all runs")
+
+
+def count_open_incidents() -> int | None:
+    """Return how many incidents are open; None on a page that reads no database, or where it cannot be read."""
+    if "reader" not in g:
+        return None
+    try:
+        selected = IncidentFilter(state="confirmed", handling="open", direction="worse", recovered=False)
+        return len(group_incidents(list_findings(get_reader(), selected, limit=MOST_COUNTED).rows, ()))
+    except (sqlite3.Error, StoreError):
+        return None
+
+
+def _is_static_site() -> bool:
+    return current_app.jinja_env.globals["site_copy"] is not None
+
+
+def init_app(app: Flask) -> None:
+    """Give templates the bar's entries and search box."""
+    app.jinja_env.globals.update(navigation=list_entries, search_box=choose_search_box)
