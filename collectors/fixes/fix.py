@@ -34,6 +34,18 @@ class Fix:
         return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
+def edit_program(program: str, *changes: tuple[str, str]) -> str:
+    """Replace each text, which occurs once, by another.
+
+    Raises: ValueError if one is missing or there twice.
+    """
+    for old, new in changes:
+        if program.count(old) != 1:
+            raise ValueError(f"{old!r} is {program.count(old)} times in the program, once is expected")
+        program = program.replace(old, new)
+    return program
+
+
 @dataclass(frozen=True)
 class LineEdit:
     """Lines of a user's file to replace; `replacement` empty removes them. Lines count from 1."""
@@ -74,6 +86,7 @@ class RecompileFacts:
     source_line: str | None = None
     recompile_count: int = 0
     after_break: bool = False  # the function is code after a graph break, or the value was left by one
+    lines: tuple[str, ...] = ()  # the function's source, where it is kept
     torch_version: tuple[int, int] = (2, 13)
 
 

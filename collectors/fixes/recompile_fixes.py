@@ -2,9 +2,271 @@
 
 from __future__ import annotations
 
-from compileboard.collectors.fixes.fix import RecompileFacts, SuggestedFix
+import re
+from collections.abc import Callable
+
+from compileboard.collectors.contract.events import GuardFailure
+from compileboard.collectors.fixes.fix import Fix, RecompileFacts, SuggestedFix
+from compileboard.collectors.fixes.recompiles.attributes import ATTRIBUTE_FIXES
+from compileboard.collectors.fixes.recompiles.global_state import STATE_FIXES
+from compileboard.collectors.fixes.recompiles.objects import OBJECT_FIXES
+from compileboard.collectors.fixes.recompiles.sizes import SIZE_FIXES
+from compileboard.collectors.fixes.recompiles.sources import format_dynamic_sources, name_source, name_sources
+from compileboard.collectors.fixes.recompiles.tensor_properties import TENSOR_FIXES
+from compileboard.collectors.fixes.recompiles.values import VALUE_FIXES
+
+RECOMPILE_FIXES: tuple[Fix, ...] = (
+    *SIZE_FIXES,
+    *TENSOR_FIXES,
+    *VALUE_FIXES,
+    *ATTRIBUTE_FIXES,
+    *OBJECT_FIXES,
+    *STATE_FIXES,
+)
+_FIXES = {fix.id: fix for fix in RECOMPILE_FIXES}
+ALL_DYNAMIC = "torch._dynamo.config.assume_static_by_default = False"  # what dynamic=True does, for every torch.compile
+_NO_DUCK_SHAPE = "torch.fx.experimental._config.use_duck_shape = False"
+
+_DIM = re.compile(r"\bat index (\d{1,4})")
+_CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
+_BLANK = re.compile(r"\{(source|sources|dim|name|symbol|expected)\}")
+_BREAK_VALUE = re.compile(r"\b___stack\d+|\btorch_dynamo_resume_in_")
+_RESUME = "torch_dynamo_resume_in_"
+_OWN_ROOT = re.compile(r"^(?:self|G)\b")  # the same object in code after a graph break
+_WRAPPER = ("wrap_inline", "external_utils.py")
+_PARAMETER = re.compile(r"Guard failed on a parameter|\._(?:parameters|buffers)\[")
+_SIZE = re.compile(r"\.(?:size|shape)\b")
+_ZERO_OR_ONE = re.compile(r"^\s*[12] <= |(?:!=|\bNe\(.*,) [01]\)?\s*$")
+_INT = re.compile(r"-?\d+")
+_FLOAT = re.compile(r"-?(?:\d+\.\d*|\d*\.?\d+e[-+]?\d+|nan|inf)")
+_COUNT = re.compile(r"(?:\+|-)=")
+_LAYER = re.compile(r"(?:^|_)(?:idx|index|layer|layer_id|depth)$|layer", re.IGNORECASE)
+_LOOP_OR_BRANCH = (
+    r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\]]*\b{name}\b[^\]]*\]"
+)
+_MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
+_OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
 
 
 def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
     """List the fixes for one recompile cause, the best first; empty where nothing is known."""
-    return []
+    if _is_left_by_break(facts):
+        chosen = _after_break(facts)
+    elif "_base" in (facts.source or "").rpartition(".")[2] or "'NoneType' object has no attribute" in facts.reason:
+        chosen = {"view-of-a-tensor": ()}
+    else:
+        choose = _BY_CATEGORY.get(facts.category)
+        chosen = choose(facts) if choose else {}
+    return [
+        SuggestedFix(_FIXES[key], _fill(_FIXES[key].title, facts), settings=settings)
+        for key, settings in chosen.items()
+        if _FIXES[key].minimum_torch <= facts.torch_version
+    ]
+
+
+def describe_guard_fixes(
+    guard: GuardFailure, *, function: str | None = None, file: str | None = None, variable: str | None = None
+) -> str | None:
+    """Return the titles of the fixes for one failed guard alone; None where nothing is known."""
+    dim = _DIM.search(guard.reason)
+    facts = RecompileFacts(
+        category=guard.category,
+        source=variable or guard.source,
+        dim=int(dim[1]) if dim else None,
+        values=tuple(value for value in (guard.expected, guard.actual) if value),
+        reason=guard.reason,
+        function=function,
+        file=file,
+        source_line=guard.source_line,
+    )
+    return ". ".join(suggested.title for suggested in suggest_recompile_fixes(facts)) or None
+
+
+Chosen = dict[str, tuple[str, ...]]  # a fix's id: the settings that do the same
+
+
+def _is_left_by_break(facts: RecompileFacts) -> bool:
+    source = facts.source or ""
+    if _BREAK_VALUE.search(source):
+        return True
+    resumed = facts.after_break or _RESUME in (facts.function or "")
+    return resumed and bool(source) and not _OWN_ROOT.match(source)
+
+
+def _after_break(facts: RecompileFacts) -> Chosen:
+    if facts.category == "tensor_size" and not _has_zero_or_one(facts):
+        return {"value-after-a-break": (), "size-after-a-break": (ALL_DYNAMIC,)}
+    return {"value-after-a-break": ()}
+
+
+def _has_zero_or_one(facts: RecompileFacts) -> bool:
+    return bool({"0", "1"} & set(facts.values))
+
+
+def _dynamic(facts: RecompileFacts, *, dim: int | None = None) -> tuple[str, ...]:
+    """Return the setting that makes the sources dynamic and nothing else; empty where it cannot be written."""
+    text = format_dynamic_sources((facts.source or "", *facts.siblings), dim, facts.torch_version)
+    return (f"torch.compiler.config.dynamic_sources = {text!r}",) if text else ()
+
+
+def _size(facts: RecompileFacts) -> Chosen:
+    if _PARAMETER.search(f"{facts.reason} {facts.source}"):
+        return {"size-of-a-parameter": _dynamic(facts)}
+    source = "\n".join(facts.lines)
+    if _has_zero_or_one(facts):
+        if re.search(r"\b(?:if|elif|while|assert)\b.*(?:\.shape|\.size\(|\blen\()", source):
+            return {"size-zero-or-one-branch": ()}
+        return {"size-zero-or-one": (), "size-unbacked": ()}
+    fixed = "|".join(re.escape(value) for value in facts.values if _INT.fullmatch(value))
+    if fixed and re.search(
+        rf"(?:\.shape\[-?\d\]|\.size\(-?\d\)|\blen\(\w+\))\s*==\s*(?:{fixed})\b"
+        rf"|\.(?:view|reshape|expand|split)\([^)]*\b(?:{fixed})\b",
+        source,
+    ):
+        return {"size-in-the-code": ()}
+    if facts.siblings:
+        return {"size-of-several-inputs": _dynamic(facts, dim=facts.dim), "size-in-buckets": ()}
+    return {"size-of-an-input": (ALL_DYNAMIC,), "size-in-buckets": ()}
+
+
+def _shape(facts: RecompileFacts) -> Chosen:
+    reason = facts.reason
+    if facts.symbol == "dimension marks" or "_dynamo_" in reason or "_has_dynamo" in reason:
+        return {"marks-late": ()}
+    if _ZERO_OR_ONE.search(reason):
+        return {"size-zero-or-one-later": (), "size-unbacked": ()} if _SIZE.search(reason) else {"size-compared": ()}
+    if "Mod(" in reason or "%" in reason:
+        return {"size-multiple": (), "size-compared": ()}
+    equal = "==" in reason or reason.startswith("Eq(")
+    if equal and len(_SIZE.findall(reason)) == 2 and not re.search(r"[*+/]", reason) and not facts.source_line:
+        return {"sizes-equal": (_NO_DUCK_SHAPE,)}
+    return {"size-compared": ()}
+
+
+def _needs_value(facts: RecompileFacts) -> bool:
+    """Return True if the code needs the number at the compile: it recompiled twice, or its line loops or branches."""
+    if len(facts.values) > 1 or facts.recompile_count > 1:
+        return True
+    name = re.escape(name_source(facts.source))
+    return bool(re.search(_LOOP_OR_BRANCH.format(name=name), facts.source_line or ""))
+
+
+def _int(facts: RecompileFacts) -> Chosen:
+    if _needs_value(facts):
+        return {"int-that-the-code-needs": (), "variants-that-stay": ()}
+    return {"int": _dynamic(facts)}
+
+
+def _float(facts: RecompileFacts) -> Chosen:
+    if not _needs_value(facts):
+        return {"float": (ALL_DYNAMIC,)}
+    branches = re.search(r"[<>]|[=!]=|\bif\b", facts.source_line or "")
+    return {"float-with-a-branch" if branches else "float-that-the-code-needs": (), "variants-that-stay": ()}
+
+
+def _other(facts: RecompileFacts) -> Chosen:
+    if (facts.source or "").endswith(".training"):
+        return {"training": ()}
+    if re.search(r"\bNone\b|NoneType", f"{facts.reason} {' '.join(facts.values)}"):
+        return {"none": ()}
+    if re.search(r"== (?:True|False)|'bool'", facts.reason):
+        return {"bool": (), "variants-that-stay": ()}
+    return {"string": (), "variants-that-stay": ()}
+
+
+def _global(facts: RecompileFacts) -> Chosen:
+    expected = facts.values[0] if facts.values else ""
+    if _INT.fullmatch(expected):
+        return {"global-number": _dynamic(facts)}
+    return {"global-number" if _FLOAT.fullmatch(expected) else "global-value": ()}
+
+
+def _attribute(facts: RecompileFacts) -> Chosen:
+    source, expected = facts.source or "", facts.values[0] if facts.values else ""
+    if source.endswith(".training"):
+        return {"training": ()}
+    if {"missing", "present", "absent"} & set(facts.values) or "hasattr" in facts.reason:
+        return {"attribute-that-comes": ()}
+    if _INT.fullmatch(expected):
+        attribute = source.rpartition(".")[2]
+        if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):
+            return {"counter": _dynamic(facts)}
+        return {"layer-index" if _LAYER.search(attribute) else "module-int": _dynamic(facts)}
+    if _FLOAT.fullmatch(expected) and not _needs_value(facts):
+        return {"attribute-float": (ALL_DYNAMIC,)}
+    return {"attribute-value": ()}
+
+
+def _length(facts: RecompileFacts) -> Chosen:
+    line = facts.source_line or ""
+    if _MUTATION.search(line):
+        return {"list-that-grows": ()}
+    return {"dict-keys" if _OF_DICT.search(line) else "list-length": ()}
+
+
+def _is_wrapper(facts: RecompileFacts) -> bool:
+    return (facts.function or "").startswith(_WRAPPER[0]) or (facts.file or "").endswith(_WRAPPER[1])
+
+
+def _identity(facts: RecompileFacts) -> Chosen:
+    if _is_wrapper(facts):
+        return {"shared-wrapper": ()}
+    if facts.symbol == "same object" or re.search(r"\w\S* is \S*\w", facts.reason):
+        return {"tensors-that-were-one": ()}
+    return {"function-object": ()}
+
+
+def _type(facts: RecompileFacts) -> Chosen:
+    if _is_wrapper(facts):
+        return {"shared-wrapper": ()}
+    text = f"{facts.reason} {' '.join(facts.values)}"
+    if "NoneType" in text:
+        return {"none": ()}
+    return {"function-object" if "function" in text.lower() else "type": ()}
+
+
+def _same(key: str) -> Callable[[RecompileFacts], Chosen]:
+    return lambda facts: {key: ()}
+
+
+_BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
+    "tensor_size": _size,
+    "tensor_stride": _same("stride"),
+    "tensor_rank": _same("rank"),
+    "tensor_dtype": _same("dtype"),
+    "tensor_device": _same("device"),
+    "tensor_requires_grad": _same("requires-grad"),
+    "dispatch_keys": lambda facts: {"functorch" if "FuncTorch" in facts.reason else "inference-tensor": ()},
+    "tensor_aliasing": _same("tensor-twice"),
+    "symbolic_shape": _shape,
+    "int_value": _int,
+    "float_value": _float,
+    "string_value": lambda facts: {"string": (), "variants-that-stay": ()},
+    "other_value": _other,
+    "global_value": _global,
+    "module_attribute": _attribute,
+    "container_length": _length,
+    "dict_keys": _same("dict-keys"),
+    "object_identity": _identity,
+    "type_change": _type,
+    "grad_mode": _same("grad-mode"),
+    "autocast": _same("autocast"),
+    "deterministic": _same("deterministic"),
+    "global_state": _same("global-setting"),
+    "backend_mismatch": _same("backend"),
+    "invalidated": _same("freed-object"),
+}
+
+
+def _fill(title: str, facts: RecompileFacts) -> str:
+    changed = _CHANGED.search(facts.reason)
+    names = {
+        "source": name_source(facts.source),
+        "sources": name_sources((facts.source, *facts.siblings)),
+        "dim": "that differs" if facts.dim is None else str(facts.dim),
+        "name": name_source(facts.source).rpartition(".")[2],
+        "symbol": facts.symbol or (changed[1] if changed else "global setting"),
+        "expected": name_source(facts.values[0] if facts.values else None, "the other"),
+    }
+    # One pass: a source may itself hold braces.
+    return _BLANK.sub(lambda blank: names[blank[1]], title)

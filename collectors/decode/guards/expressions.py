@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable
 
-from compileboard.collectors.decode.guards.advice import GuardClassification
+from compileboard.collectors.decode.guards.classification import GuardClassification
 
 _LOCAL = re.compile(r"L\[\s*(['\"])([^'\"\n]*)\1\s*\]")
 _TYPED = re.compile(r",\s*type=(?P<type><.*>|[\w.]+)\s*$", re.DOTALL)

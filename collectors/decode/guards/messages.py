@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from compileboard.collectors.decode.guards.advice import GuardClassification
+from compileboard.collectors.decode.guards.classification import GuardClassification
 
 _TENSOR = re.compile(
     r"^tensor '(?P<source>.+?)' "
@@ -92,7 +92,6 @@ def _tensor(text: str) -> GuardClassification | None:
         actual.strip() if actual else None,
         dim=dim,
         symbol=str(dim) if dim is not None else None,
-        advice="parameter" if match["parameter"] else None,
     )
 
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from compileboard.collectors.contract.events import GuardFailure
 from compileboard.collectors.contract.fingerprints import fingerprint
-from compileboard.collectors.decode.guards.advice import GuardClassification, suggest
+from compileboard.collectors.decode.guards.classification import GuardClassification
 from compileboard.collectors.decode.guards.expressions import classify_expression, strip_local_scope
 from compileboard.collectors.decode.guards.messages import classify_message
 from compileboard.collectors.decode.paths import PathNamer
 from compileboard.collectors.decode.stacks import Frame, parse_traceback, user_frame
+from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 
 _ENTRY = re.compile(r"^(?P<entry>!?\d+(?:/\d+)*): ")
 _USER_STACK = "\nUser stack trace:\n"
@@ -27,7 +28,6 @@ _COMMENT_PLACE = re.compile(
 )
 # What dynamo did after the user's line: "(_dynamo/variables/tensor.py:2606 in evaluate_expr)", or why it guarded.
 _AFTERWARDS = re.compile(r"\s\((?:user code shown is first use|_[a-z]+/|unknown source)[^\n]*\)\s*$")
-_ADVICE_IN_COMMENT = {"duck sizing": "duck_shape", "0/1 specialization": "zero_one"}
 _CLOSURE = re.compile(r'guard on "(?P<name>[^"]+)"')
 _INTERNAL = re.compile(r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/")
 # Names that dynamo makes up for objects carry an id or a counter of this process.
@@ -50,19 +50,19 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
     named = None
     if frame is not None:
         named = (namer or PathNamer()).name(frame.path)
-    return GuardFailure(
+    failure = GuardFailure(
         cache_entry=entry["entry"] if entry else None,
         reason=code,
         category=guard.category,
         source=guard.source,
         expected=guard.expected,
         actual=guard.actual,
-        suggestion=suggest(guard),
         file=named,
         line=frame.line if frame else None,
         source_line=frame.code if frame else None,
         fingerprint=_fingerprint(guard, code),
     )
+    return replace(failure, suggestion=describe_guard_fixes(failure, variable=guard.variable))
 
 
 def classify(code: str, hint: str = "") -> GuardClassification:
@@ -72,10 +72,7 @@ def classify(code: str, hint: str = "") -> GuardClassification:
     if guard is None:
         return GuardClassification("unknown")
     if "allow_unspec_int_on_nn_module" in hint and guard.category in ("int_value", "module_attribute"):
-        return replace(guard, category="module_attribute", advice="unspec_int")
-    for mark, advice in _ADVICE_IN_COMMENT.items():
-        if mark in hint and guard.category == "symbolic_shape":
-            return replace(guard, advice=advice)
+        return replace(guard, category="module_attribute")
     closure = _CLOSURE.search(hint)
     if closure and guard.source and "cell_contents" in guard.source:
         return replace(guard, variable=closure["name"])

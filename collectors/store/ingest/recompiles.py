@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from compileboard.collectors.contract.events import GuardFailure, Recompiled, load_event
 from compileboard.collectors.contract.fingerprints import content_digest
-from compileboard.collectors.decode.guards.advice import suggest_in
+from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.ingest.batch import Batch
 from compileboard.collectors.store.ingest.insert import Insert, InsertForId, InsertOnce, pick
@@ -117,7 +117,7 @@ def _find_cause(batch: Batch, guard: GuardFailure, function_id: int | None, file
         lambda: {
             "fingerprint": content_digest(*content)[:32],
             "function_id": function_id,
-            "suggestion": suggest_in(file, guard.category, guard.suggestion),
+            "suggestion": describe_guard_fixes(guard, function=name, file=file),
             **pick(guard, "category", "source", "reason"),
         },
     )

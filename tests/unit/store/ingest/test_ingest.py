@@ -290,15 +290,24 @@ def test_a_break_whose_compile_never_ended_stays_unknown(store: sqlite3.Connecti
 
 
 @pytest.mark.parametrize(
-    ("file", "begins"),
-    [("torch/_dynamo/external_utils.py", "torch runs what it compiles here"), ("net.py", "fn is another object")],
+    ("function", "reason", "begins"),
+    [
+        (
+            "wrap_inline.<locals>.inner",
+            "___check_obj_id(fn, 139857361354032)",
+            "Compile the function or module of yours",
+        ),
+        ("apply", "___check_obj_id(fn, 139857361354032)", "Call fn in the caller"),
+        (
+            "torch_dynamo_resume_in_f_at_3",
+            "tensor 'y' dtype mismatch. expected Float, actual Double",
+            "Remove the graph",
+        ),
+    ],
 )
-def test_advice_on_identity_is_another_inside_torchs_own_wrapper(
-    store: sqlite3.Connection, file: str, begins: str
-) -> None:
-    reason = "0/0: ___check_obj_id(fn, 139857361354032), type=<class 'builtin_function_or_method'>"
-    started = CompileStarted("p", 1, 1, "0/0", 0, 0, function="wrap_inline.<locals>.inner", file=file, line=67)
-    again = Recompiled("p", 2, 2, "0/1", 0, 1, guards=[parse_reason(reason)])
+def test_suggestion_knows_the_function(store: sqlite3.Connection, function: str, reason: str, begins: str) -> None:
+    started = CompileStarted("p", 1, 1, "0/0", 0, 0, function=function, file="net.py", line=67)
+    again = Recompiled("p", 2, 2, "0/1", 0, 1, guards=[parse_reason(f"0/0: {reason}")])
     Ingestor(store).ingest("R", [start(), ProcessStarted("p", 0, 1, run_id="R", pid=1), started, again])
     assert store.execute("select suggestion from recompile_causes").fetchone()[0].startswith(begins)
 
