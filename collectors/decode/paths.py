@@ -37,13 +37,19 @@ class PathNamer:
         # The deepest root wins: a repository inside a repository is named from the inner one.
         self._roots = sorted((root for root in cleaned if root), key=len, reverse=True)
         self._names: dict[str, str] = {}
+        self._paths: dict[str, str | None] = {}  # by name; None where several files have it
 
     def name(self, path: str) -> str:
         """Return a file's name; never an absolute path."""
         name = self._names.get(path)
         if name is None:
             name = self._names[path] = self._name(slashed(path))
+            self._paths[name] = path if self._paths.get(name, path) == path else None
         return name
+
+    def find_path(self, name: str) -> str | None:
+        """Return the path that was given this name; None if several were."""
+        return self._paths.get(name)
 
     def _name(self, path: str) -> str:
         if _NOTEBOOK.search(path):

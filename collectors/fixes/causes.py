@@ -22,9 +22,9 @@ from compileboard.collectors.fixes.recorded import (
     RecordedCompile,
     RecordedGuard,
     RecordedRun,
-    SourceLines,
 )
 from compileboard.collectors.fixes.titles import title_break, title_recompile
+from compileboard.collectors.store.source_excerpts import SourceLines
 
 _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")

@@ -17,9 +17,9 @@ from compileboard.collectors.fixes.recorded import (
     RecordedGuard,
     RecordedRecompile,
     RecordedRun,
-    SourceLines,
 )
 from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.source_excerpts import list_source_lines
 
 MOST_ROWS = 100_000
 _DEEPEST = 500
@@ -106,7 +106,7 @@ def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRu
         recompiles=recompiles,
         breaks=breaks,
         occurrences=occurrences,
-        code=_read_code(connection, run_id),
+        code=list_source_lines(connection, run_id),
     )
     return run if version is None else _with_version(run, (int(version[1]), int(version[2])))
 
@@ -219,8 +219,3 @@ def _load_body(blob: bytes | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}
-
-
-def _read_code(connection: sqlite3.Connection, run_id: str) -> list[SourceLines]:
-    """Read the lines of the user's files that were recorded."""
-    return []

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class SourceLines:
-    """Lines of a user's file as they were when the run was recorded; `first_line` counts from 1."""
-
-    file: str
-    first_line: int
-    lines: tuple[str, ...]
+from compileboard.collectors.store.source_excerpts import SourceLines
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, Qualify, qualify
 from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.pipeline.read_source import SourceReader
 from compileboard.collectors.pipeline.redact_records import redact_record
 from compileboard.collectors.pipeline.source import EventBatch, ImportedFile, LateFacts, pump
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
@@ -173,7 +174,9 @@ class Loader:
         self._connection = connection
         self._options = options
         self.group = group
-        self._decoder = Decoder(PathNamer(options.roots), _qualifier(options))
+        namer, accepts = PathNamer(options.roots), _limit_to_roots(options)
+        self._decoder = Decoder(namer, _qualifier(accepts))
+        self._source_reader = SourceReader(namer, accepts) if accepts else None
         self._readings: dict[str, ImportedTrace] = {}
         self._heads: dict[str, tuple[LogSource, Head]] = {}
         self._known: dict[str, LogRow] = {}
@@ -241,6 +244,9 @@ class Loader:
             done.read_bytes += position.end_bytes - position.begin_bytes
             done.deleted |= result.deleted_run
             progress(before_bytes + position.end_bytes)
+            if self._source_reader is not None:
+                self._sink.save_source(self._source_reader.read(batch.events))
+                self._source_reader.unsaved.clear()
 
         pump(reading, self._sink, count)
 
@@ -387,12 +393,19 @@ class Loader:
         self.imported.deleted |= self._sink.ingest(EventBatch([event], late=late or {})).deleted_run
 
 
-def _qualifier(options: LoadOptions) -> Qualify | None:
-    """Return a lookup of classes in the sources below the given roots, and nowhere else: a log may name any file."""
+def _limit_to_roots(options: LoadOptions) -> Callable[[str], bool] | None:
+    """Return whether a file lies below the given roots, where alone sources are read: a log may name any file."""
     folders = tuple(os.path.abspath(root).rstrip(os.sep) + os.sep for root in options.roots)
     if not folders or options.redact_source:
         return None
-    return lambda path, line, name: qualify(path, line, name) if os.path.realpath(path).startswith(folders) else None
+    return lambda path: os.path.realpath(path).startswith(folders)
+
+
+def _qualifier(accepts: Callable[[str], bool] | None) -> Qualify | None:
+    """Return a lookup of classes in the sources that may be read."""
+    if accepts is None:
+        return None
+    return lambda path, line, name: qualify(path, line, name) if accepts(path) else None
 
 
 def _run_id(head: Head) -> str:

@@ -21,6 +21,7 @@ from compileboard.collectors.decode import break_registry
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, qualify
 from compileboard.collectors.decode.values import clean, clean_text
+from compileboard.collectors.pipeline.read_source import SourceReader
 from compileboard.collectors.pipeline.source import EventBatch, pump
 from compileboard.collectors.pipeline.spool_source import SpoolSource
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink, explained
@@ -48,7 +49,9 @@ class Recorder:
         self.manifest = manifest
         self.sink = SqliteSink.open(manifest.database, manifest.run_id, patience_ms=patience_ms)
         roots = [clean_text(root) for root in (manifest.git.get("root"), manifest.cwd) if root]
-        self._decoder = Decoder(PathNamer(roots), qualify if manifest.keep_source else None)
+        namer = PathNamer(roots)
+        self._decoder = Decoder(namer, qualify if manifest.keep_source else None)
+        self._source_reader = SourceReader(namer) if manifest.keep_source else None
         self.source = SpoolSource(
             folder,
             self._decoder,
@@ -85,6 +88,7 @@ class Recorder:
             nonlocal new_count
             new_count += result.new_count
             self._watch_faults(batch)
+            self._read_source(batch)
 
         pump(self.source, self.sink, count)
         counted: list[Event] = self._beside("page faults", lambda: list(self.faults.step()), [])
@@ -105,6 +109,11 @@ class Recorder:
     def _watch_faults(self, batch: EventBatch) -> None:
         for event in batch.events:
             self._beside("page faults", partial(self.faults.see, event), None)
+
+    def _read_source(self, batch: EventBatch) -> None:
+        if self._source_reader is not None:
+            self.sink.save_source(self._beside("source", partial(self._source_reader.read, batch.events), []))
+            self._source_reader.unsaved.clear()
 
     def _learn_registry(self, path: str) -> None:
         self._beside("graph break registry", partial(break_registry.learn, path), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -33,6 +33,7 @@ from compileboard.collectors.store.ingest.source_files import (
 )
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.search_index import index_run
+from compileboard.collectors.store.source_excerpts import SourceLines, save_source_lines
 
 CHECKPOINT_BYTES = 64 << 20  # of what is read: the write-ahead log must not grow with it
 
@@ -108,6 +109,15 @@ class SqliteSink:
         rejects.add_refused(result.refused, batch.line_of)
         save = save_rejects if file.content_hash is None else replace_rejects
         save(self.connection, file.process_id, list_rejects(rejects, examples=file.keep_examples))
+
+    def save_source(self, excerpts: Sequence[SourceLines]) -> None:
+        """Store excerpts of the user's source.
+
+        Raises: StoreError in words.
+        """
+        if excerpts and not self.is_deleted:
+            with explained(self.database), write_transaction(self.connection):
+                save_source_lines(self.connection, self.run_id, excerpts)
 
     def touch(self) -> None:
         """Mark the run's recorder as alive, and checkpoint the write-ahead log.

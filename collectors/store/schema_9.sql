@@ -59,3 +59,19 @@ create table trials (
 create index trials_run on trials (run_id, started_us);
 create index trials_base_run on trials (base_run_id);
 create index trials_new_run on trials (new_run_id);
+
+-- == the user's source around graph breaks and recompiles ==
+
+create table source_excerpts (
+  id integer primary key,             -- of its content
+  file text not null,                 -- repository-relative or module path
+  first_line integer not null,
+  text text not null                  -- ten lines at most, secrets removed
+) strict;
+
+create table run_source_excerpts (
+  run_id text not null references runs (id) on delete cascade,
+  excerpt_id integer not null references source_excerpts (id),
+  primary key (run_id, excerpt_id)
+) strict, without rowid;
+create index run_source_excerpts_excerpt on run_source_excerpts (excerpt_id);

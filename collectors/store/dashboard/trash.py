@@ -40,6 +40,7 @@ SHARED: dict[str, tuple[str, ...]] = {
     "series": ("results",),
     "span_names": ("span_totals",),
     "configs": ("process_configs",),
+    "source_excerpts": ("run_source_excerpts",),
     "functions": ("run_functions", "distinct_breaks", "recompile_causes"),
 }
 DROP_TEXTS = (

@@ -1,0 +1,57 @@
+"""Lines of the user's source around graph breaks and recompiles: each excerpt once by its content, linked to runs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from compileboard.collectors.contract.fingerprints import content_id
+from compileboard.collectors.store.ingest.insert import InsertOnce
+
+MOST_EXCERPTS = 500  # a run's
+
+_EXCERPT = InsertOnce("source_excerpts", "file", "first_line", "text")
+
+
+@dataclass(frozen=True)
+class SourceLines:
+    """Lines of a user's file as they were when the run was recorded; `first_line` counts from 1."""
+
+    file: str
+    first_line: int
+    lines: tuple[str, ...]
+
+
+def save_source_lines(connection: sqlite3.Connection, run_id: str, excerpts: Iterable[SourceLines]) -> None:
+    """Write excerpts of a run that is there; within a transaction of the caller."""
+    for excerpt in excerpts:
+        text = "\n".join(excerpt.lines)
+        excerpt_id = content_id("source", excerpt.file, excerpt.first_line, text)
+        values = {"id": excerpt_id, "file": excerpt.file, "first_line": excerpt.first_line, "text": text}
+        _EXCERPT.add_once(connection, values)
+        connection.execute(
+            """
+            insert or ignore into run_source_excerpts (run_id, excerpt_id)
+            select id, :excerpt_id
+            from runs
+            where id = :run_id
+            """,
+            {"run_id": run_id, "excerpt_id": excerpt_id},
+        )
+
+
+def list_source_lines(connection: sqlite3.Connection, run_id: str) -> list[SourceLines]:
+    """List a run's excerpts by file and line."""
+    rows = connection.execute(
+        """
+        select e.file, e.first_line, e.text
+        from run_source_excerpts as r
+        join source_excerpts as e on e.id = r.excerpt_id
+        where r.run_id = :run_id
+        order by e.file, e.first_line
+        limit :most
+        """,
+        {"run_id": run_id, "most": MOST_EXCERPTS},
+    )
+    return [SourceLines(row["file"], row["first_line"], tuple(row["text"].split("\n"))) for row in rows]
