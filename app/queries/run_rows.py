@@ -77,8 +77,8 @@ class RunRow:
 
     @property
     def shown_name(self) -> str:
-        """Return what a person called the run, else its own name."""
-        return self.title or self.name
+        """Return what a person called the run; else a benchmark's commit by its subject, else the run's own name."""
+        return self.title or (self.git_subject if self.result_count else None) or self.name
 
     @property
     def duration_us(self) -> int | None:

@@ -118,5 +118,5 @@ def _is_static_site() -> bool:
 
 
 def init_app(app: Flask) -> None:
-    """Give templates the bar's entries and search box."""
+    """Register the bar's entries and search box for templates."""
     app.jinja_env.globals.update(navigation=list_entries, search_box=choose_search_box)

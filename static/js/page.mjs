@@ -66,6 +66,12 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape") closeMenus(null);
 });
 
+// On a narrow window the tab that is open may be beyond the edge of its row.
+for (const row of document.querySelectorAll(".tabs__row, .subnav")) {
+  const open = row.querySelector("[aria-current]");
+  if (open && open.offsetLeft + open.offsetWidth > row.offsetLeft + row.clientWidth - 32) row.scrollLeft = open.offsetLeft - row.offsetLeft - 32;
+}
+
 // A slash goes to the search box, as long as nobody is writing.
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;

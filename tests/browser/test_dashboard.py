@@ -271,14 +271,20 @@ def own_run(database: Path, request: pytest.FixtureRequest) -> str:
     return run_id
 
 
+def _open_actions(tab: Page) -> None:
+    tab.locator("#actions > summary").click()
+
+
 def test_a_person_renames_notes_and_pins_a_run(tab: Page, address: str, own_run: str) -> None:
     tab.goto(f"{address}/runs/{own_run}")
-    tab.get_by_text("Rename or note").click()
+    _open_actions(tab)
+    tab.get_by_text("Edit name and note").click()
     tab.get_by_label("Title").fill("My baseline")
     tab.get_by_label("Note").fill("before the rewrite")
     tab.get_by_role("button", name="Save").click()
     assert tab.locator("h1").inner_text() == "My baseline"
     assert tab.locator(".note").inner_text() == "before the rewrite"
+    _open_actions(tab)
     tab.get_by_role("button", name="Pin My baseline").click()
     tab.goto(f"{address}/runs")
     assert _names(tab)[0] == "My baseline"
@@ -287,12 +293,44 @@ def test_a_person_renames_notes_and_pins_a_run(tab: Page, address: str, own_run:
     assert _names(tab)[0] != "My baseline"
 
 
+def test_menus_work_by_keyboard_and_close_with_escape_and_a_press_beside(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs/{RUN}")
+    boxes = tab.locator(".menu__box:visible")
+    tab.locator("#export > summary").focus()
+    tab.keyboard.press("Enter")
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "HTML report"
+    tab.keyboard.press("Escape")
+    assert boxes.count() == 0
+    assert tab.evaluate("document.activeElement.parentElement.id") == "export"
+    _open_actions(tab)
+    tab.locator("#export > summary").click()
+    assert boxes.count() == 1
+    tab.mouse.click(5, 700)
+    assert boxes.count() == 0
+
+
+def test_menus_open_without_javascript(open_tab: Callable[..., Page], address: str) -> None:
+    page = open_tab(400, java_script_enabled=False)
+    page.goto(f"{address}/runs/{RUN}")
+    for menu, entry in (("export", "HTML report"), ("actions", "Delete"), ("more-tabs", "Caches")):
+        page.locator(f"#{menu} > summary").click()
+        item = page.locator(f"#{menu} .menu__item", has_text=entry).first
+        box = item.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 400
+        page.locator(f"#{menu} > summary").click()
+
+
 def test_a_person_deletes_a_run_after_being_asked(open_tab: Callable[..., Page], address: str, own_run: str) -> None:
     tab = open_tab(allow="404")
     tab.goto(f"{address}/runs/{own_run}")
+    _open_actions(tab)
     tab.get_by_role("link", name="Delete").click()
     tab.get_by_role("link", name="Keep it").click()
     assert tab.locator("h1").inner_text() == "own"
+    _open_actions(tab)
     tab.get_by_role("link", name="Delete").click()
     tab.get_by_role("button", name="Delete").click()
     tab.get_by_role("status").get_by_role("link", name="Restore it within 7 days").wait_for()
@@ -315,8 +353,8 @@ def test_a_deleted_run_comes_back_from_the_activity_page(
 def test_a_shared_link_shows_exactly_the_same(open_tab: Callable[..., Page], address: str) -> None:
     mine, theirs = open_tab(), open_tab()
     mine.goto(f"{address}/runs/{RUN}?tab=compiles&sort=time&outcome=compiled")
-    mine.get_by_text("Share", exact=False).first.click()
-    link = mine.get_by_label("Link to exactly this view").input_value()
+    mine.locator("#export > summary").click()
+    link = mine.get_by_label("Link to this view").input_value()
     theirs.goto(link)
     assert theirs.url == mine.url
     assert theirs.locator("table").first.inner_text() == mine.locator("table").first.inner_text()

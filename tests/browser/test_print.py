@@ -21,7 +21,7 @@ def test_page_prints_light_and_without_navigation(open_tab: Callable[..., Any], 
     assert pdf.startswith(b"%PDF") and read_pages(pdf)
     tab.emulate_media(media="print", color_scheme="dark")
     assert tab.evaluate("getComputedStyle(document.body).color") == "rgb(24, 32, 44)"
-    seen = tab.locator(".bar, .filters, .tabs, .crumbs, .twin, main button, main a.button, .edit")
+    seen = tab.locator(".bar, .filters, .tabs, .crumbs, .twin, main button, main a.button, .menu")
     assert not any(element.is_visible() for element in seen.all())
     assert tab.locator("h1").is_visible()
 

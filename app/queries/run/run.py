@@ -329,7 +329,6 @@ class RunFeatures:
     has_symbols: bool
     has_aot: bool
     has_ranks: bool
-    has_search: bool
 
 
 def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
@@ -346,8 +345,7 @@ def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
           exists (select 1 from symbols where run_id = :id) as has_symbols,
           exists (select 1 from aot_graphs where run_id = :id) as has_aot,
           (select count(*) from (select 1 from processes where run_id = :id and rank is not null limit 2)) > 1
-            as has_ranks,
-          exists (select 1 from search_runs where run_id = :id) as has_search
+            as has_ranks
         """,
         {"id": run_id},
     ).fetchone()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,42 +16,55 @@ from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.reports.parquet import is_available
 from compileboard.app.screens.run.run import RunHeader, build_header
 
-REPORTS: tuple[tuple[str, str], ...] = (("html", "HTML"), ("json", "JSON"), ("csv", "CSV"), ("md", "Markdown"))
+REPORTS: tuple[tuple[str, str], ...] = (("html", "HTML report"), ("md", "Markdown"), ("csv", "CSV"), ("json", "JSON"))
 if is_available():
     REPORTS += (("parquet", "Parquet"),)
-
-Tab = tuple[str, str, "int | None", str]  # label, address, count, key
+MOST_TABS = 7  # in one row; what is beyond goes into the menu
 
 
 @dataclass(frozen=True)
-class TabGroup:
-    """Tabs that belong together."""
+class RunTab:
+    """A tab of a run, or an entry of its menu; `count` is None where nothing is counted there."""
 
+    key: str
     label: str
-    tabs: list[Tab]
+    address: str
+    count: int | None = None
+    is_recorded: bool = True
 
 
-# Key, label and, of the run, the count beside it.
-PRIMARY_TABS = (
-    ("", "Summary", None),
-    ("compiles", "Compiles", "compile_count"),
-    ("breaks", "Graph breaks", "graph_break_count"),
-    ("recompiles", "Recompiles", "recompile_count"),
-    ("failures", "Failures", None),
-    ("caches", "Caches", None),
-    ("environment", "Environment", None),
-    ("processes", "Processes", "process_count"),
-)
-# Key, label, endpoint and what must be recorded (of Explored) for the page to have something to show.
-MORE_TABS = (
-    ("timeline", "Timeline", "timeline.show", "has_spans"),
-    ("stacks", "Stacks", "stacks.show", "has_stacks"),
-    ("directory", "Directory", "directory.show", "has_artifacts"),
-    ("guards", "Guards", "guards.show", "has_guards"),
-    ("shapes", "Symbolic shapes", "shapes.show", "has_symbols"),
-    ("aot", "AOT", "aot.show", "has_aot"),
-    ("ranks", "Ranks", "ranks.show", "has_ranks"),
-    ("search", "Search", "search.show_run", "has_search"),
+@dataclass(frozen=True)
+class RunTabs:
+    """The tabs of a run: the row, the explorers in a menu, and the views of the tab that is open."""
+
+    row: Sequence[RunTab]
+    menu: Sequence[RunTab]
+    views: Sequence[RunTab]
+    current: str
+
+    @property
+    def title(self) -> str:
+        """Return the label of what is open."""
+        entries = (*self.views, *self.row, *self.menu)
+        return next((entry.label for entry in entries if entry.key == self.current), "Search")
+
+    @property
+    def current_in_menu(self) -> RunTab | None:
+        """Return the menu's entry that is open."""
+        return next((entry for entry in self.menu if entry.key == self.current), None)
+
+
+# Tabs of which one address shows a part, and their views in order: key, label.
+VIEWS = {
+    "compiles": (("compiles", "List"), ("stacks", "Stacks"), ("failures", "Failures")),
+    "environment": (("environment", "Program and machine"), ("processes", "Processes")),
+}
+# Key, label, and where the explorer is.
+EXPLORERS = (
+    ("directory", "Artifacts", "directory.show"),
+    ("guards", "Guards", "guards.show"),
+    ("shapes", "Symbolic shapes", "shapes.show"),
+    ("aot", "AOT graphs", "aot.show"),
 )
 
 
@@ -69,32 +83,45 @@ def list_reports(run_id: str, has_texts: bool) -> list[tuple[str, str]]:
     report = f"{url_for('run.show', run_id=run_id)}/report"
     reports = [(label, f"{report}.{format}") for format, label in REPORTS]
     if has_texts:
-        reports.insert(1, ("HTML with graphs and code", f"{report}.html?payloads=yes"))
+        reports.insert(1, ("HTML report with graphs and code", f"{report}.html?payloads=yes"))
     return reports
 
 
-def list_tabs(header: RunHeader) -> list[TabGroup]:
-    """List the tabs of a run: what happened, and what there is to explore."""
-    run = header.run
-    counts = {"failures": header.failure_count}
-    happened: list[Tab] = [
-        (
-            label,
-            url_for("run.show", run_id=run.id, tab=key or None),
-            run.count(count) if count else counts.get(key),
-            key,
-        )
-        for key, label, count in PRIMARY_TABS
+def list_tabs(header: RunHeader, current: str) -> RunTabs:
+    """List the tabs of a run, the explorers of its menu, and the views of the tab that is open."""
+    run, features = header.run, header.features
+
+    def at(key: str, label: str, count: int | None = None, endpoint: str = "", is_recorded: bool = True) -> RunTab:
+        address = url_for(endpoint, run_id=run.id) if endpoint else url_for("run.show", run_id=run.id, tab=key or None)
+        return RunTab(key, label, address, count, is_recorded)
+
+    row = [
+        at("", "Summary"),
+        at("compiles", "Compiles", run.count("compile_count")),
+        at("breaks", "Graph breaks", run.count("graph_break_count")),
+        at("recompiles", "Recompiles", run.count("recompile_count")),
+        at("timeline", "Timeline", endpoint="timeline.show"),
+        at("environment", "Environment"),
     ]
     if run.result_count:  # a benchmark's results are what it was started for
-        happened.insert(1, ("Results", url_for("models.show_run", run_id=run.id), None, "results"))
-    explore: list[Tab] = [
-        (label, url_for(endpoint, run_id=run.id), None, key)
-        for key, label, endpoint, needed in MORE_TABS
-        if endpoint in current_app.view_functions and getattr(header.features, needed)
+        row.insert(1, at("results", "Results", endpoint="models.show_run"))
+    if features.has_ranks:
+        row.insert(-1, at("ranks", "Ranks", endpoint="ranks.show"))
+    has_caches = bool(run.cache_hit_count + run.cache_miss_count + run.cache_bypass_count)
+    recorded = {
+        "directory": features.has_artifacts,
+        "guards": features.has_guards,
+        "shapes": features.has_symbols,
+        "aot": features.has_aot,
+    }
+    menu = [at("caches", "Caches", is_recorded=has_caches)] + [
+        at(key, label, endpoint=endpoint, is_recorded=recorded[key]) for key, label, endpoint in EXPLORERS
     ]
-    groups = [TabGroup("What happened", happened), TabGroup("Explore", explore)]
-    return [group for group in groups if group.tabs]
+    counts = {"failures": header.failure_count, "processes": run.count("process_count")}
+    endpoints = {"stacks": "stacks.show"}
+    parent = next((key for key, views in VIEWS.items() if current in dict(views)), "")
+    views = [at(key, label, counts.get(key), endpoints.get(key, "")) for key, label in VIEWS.get(parent, ())]
+    return RunTabs(row[:MOST_TABS], [*row[MOST_TABS:], *menu], views, current)
 
 
 def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) -> str:
@@ -107,7 +134,7 @@ def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) ->
         run=run,
         header=header,
         tab=tab,
-        tabs=list_tabs(header),
+        tabs=list_tabs(header, tab),
         reports=list_reports(run.id, header.features.has_texts),
         compare_url=url_for("compare.index", new=run.id) if "compare.index" in current_app.view_functions else None,
         live=header.is_live,

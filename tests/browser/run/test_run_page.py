@@ -21,16 +21,31 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
-def test_run_page_walks_through_every_tab(tab: Page, address: str) -> None:
+def test_run_page_walks_through_every_tab_view_and_explorer(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs/{RUN}")
-    labels = tab.locator(".tabs__link").all_inner_texts()
-    for number, label in enumerate(labels):
-        tab.locator(".tabs__link").nth(number).click()
-        tab.wait_for_load_state()
-        current = tab.locator(".tabs__link[aria-current=page]")
-        assert current.inner_text() == label
+    row = tab.locator(".tabs__row .tabs__link")
+    labels = [text.split()[0] for text in row.all_inner_texts()]
+    assert labels == ["Summary", "Compiles", "Graph", "Recompiles", "Timeline", "Environment"]
+    assert row.first.bounding_box()["y"] == row.last.bounding_box()["y"]  # type: ignore[index]
+    links = tab.locator(".tabs__link[href], .tabs .menu__item")
+    addresses = [str(link.get_attribute("href")) for link in links.all()]
+    for view in ("compiles", "environment"):
+        tab.goto(f"{address}/runs/{RUN}?tab={view}")
+        addresses += [str(link.get_attribute("href")) for link in tab.locator(".switch").first.locator("a").all()]
+    assert len(set(addresses)) == 6 + 5 + 2 + 1  # tabs; explorers; stacks and failures; processes
+    for link in addresses:
+        tab.goto(f"{address}{link}")
+        opened = tab.locator(".tabs [aria-current=page], .switch [aria-current=page]").last
+        assert opened.get_attribute("href") == link
         assert tab.locator("main .panel, main .empty").count() > 0
-    assert len(labels) == 10  # eight of what happened; stacks and search
+
+
+def test_explorers_without_data_say_so_in_the_menu_and_lead_to_a_command(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs/{RUN}")
+    tab.locator("#more-tabs > summary").click()
+    for label in ("Artifacts", "Guards", "Symbolic shapes", "AOT graphs"):
+        entry = tab.locator(".menu__item", has_text=label)
+        assert "not recorded" in entry.inner_text()
 
 
 def test_run_page_draws_its_chart_and_a_bar_opens_its_compile(tab: Page, address: str) -> None:
@@ -74,7 +89,8 @@ def test_run_page_works_by_keyboard_and_folds_open(tab: Page, address: str) -> N
 
 def test_a_person_renames_and_notes_a_run(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs/{RUN}?tab=breaks")
-    tab.get_by_text("Rename or note").click()
+    tab.locator("#actions > summary").click()
+    tab.get_by_text("Edit name and note").click()
     tab.get_by_label("Title").fill("<i>mine</i>")
     tab.get_by_label("Note").fill("a note")
     tab.get_by_role("button", name="Save").click()

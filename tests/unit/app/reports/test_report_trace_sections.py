@@ -53,7 +53,7 @@ def test_a_plain_runs_report_has_none_of_it(client: FlaskClient, store: sqlite3.
     page = client.get(f"/runs/{RUN}/report.html").text
     assert not {*SECTIONS, "shapes", "rejects", "ranks", "texts"} & set(_ids(page)), _ids(page)
     assert ".directory__entry" not in page
-    assert "HTML with graphs and code" not in client.get(f"/runs/{RUN}").text
+    assert "HTML report with graphs and code" not in client.get(f"/runs/{RUN}").text
 
 
 def test_the_ranks_sentence_leads(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
@@ -69,7 +69,7 @@ def test_texts_are_there_once_and_every_link_leads_to_one(
     explored_client: FlaskClient, explored_reader: sqlite3.Connection
 ) -> None:
     run = _find(explored_reader, "zoo_recompiles")
-    assert "HTML with graphs and code" in explored_client.get(f"/runs/{run}").text
+    assert "HTML report with graphs and code" in explored_client.get(f"/runs/{run}").text
     page = explored_client.get(f"/runs/{run}/report.html?payloads=yes").text
     anchors, links = re.findall(r'id="text-(\d+)"', page), re.findall(r'href="#text-(\d+)"', page)
     sql = "select count(distinct payload_id) as n from artifacts where run_id = ?"
