@@ -6,12 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from compileboard.app.analysis.labels import OUTCOMES, Word, describe_outcome
+from compileboard.app.analysis.labels import (
+    OUTCOMES,
+    PHASES,
+    Phase,
+    PhaseShare,
+    Word,
+    describe_outcome,
+    list_shares,
+    sum_phases,
+)
 from compileboard.app.queries.run.compiles import CompileRow
 from compileboard.app.queries.run.recompiles import RecompileRow
 from compileboard.app.queries.run.stacks import StackCompile
 from compileboard.app.queries.run.trace_files import CompileEvent
 from compileboard.collectors.contract.categories import BY_NAME, Category, label_category
+from compileboard.collectors.contract.compile_labels import label_line
 
 ENDINGS = {
     "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),
@@ -148,3 +158,51 @@ def shorten_steps(steps: Sequence[ChainLink], most: int = 40) -> tuple[list[Chai
         return list(steps), 0
     first = most // 4
     return [*steps[:first], *steps[len(steps) - (most - first) :]], len(steps) - most
+
+
+@dataclass(frozen=True)
+class CompileBar:
+    """One compile as a bar; `time_us` is what its phases took together."""
+
+    compile: CompileRow
+    time_us: int
+    shares: tuple[PhaseShare, ...]
+
+
+@dataclass(frozen=True)
+class CompileGroup:
+    """The bars of one function, or of its code behind one graph break, in one process."""
+
+    process: str
+    code: str
+    line: str
+    bars: tuple[CompileBar, ...]
+
+
+def group_compiles(compiles: Sequence[CompileRow]) -> list[CompileGroup]:
+    """Group compiles that took time by their function, the first compile first; groups stay in the given order."""
+    highest_us = max((sum_phases(compile_row.phases) or 0 for compile_row in compiles), default=0)
+    rows_by_function: dict[tuple[str, str, str], list[CompileRow]] = {}
+    for compile_row in compiles:
+        if sum_phases(compile_row.phases):
+            function = (compile_row.process, compile_row.code, label_line(compile_row.file, compile_row.line))
+            rows_by_function.setdefault(function, []).append(compile_row)
+    return [
+        CompileGroup(*function, tuple(_build_bar(row, highest_us) for row in sorted(rows, key=_order)))
+        for function, rows in rows_by_function.items()
+    ]
+
+
+def _order(compile_row: CompileRow) -> tuple[int, int]:
+    return compile_row.started_us, compile_row.id
+
+
+def _build_bar(compile_row: CompileRow, highest_us: int) -> CompileBar:
+    shares = list_shares(compile_row.phases, highest_us)
+    return CompileBar(compile_row, sum(share.time_us for share in shares), tuple(shares))
+
+
+def list_present_phases(groups: Sequence[CompileGroup]) -> list[Phase]:
+    """List the phases that some bar shows."""
+    present = {share.phase.name for group in groups for bar in group.bars for share in bar.shares}
+    return [phase for phase in PHASES if phase.name in present]

@@ -66,16 +66,15 @@ def hash_script(text: str) -> str:
 
 
 def list_scripts(charted: bool, linked: bool = False) -> tuple[tuple[str, Markup], ...]:
-    """List type and text of the scripts that a report needs: none where nothing is drawn."""
-    if not charted:
-        return ()
-    modules = ((name,) for name in (LINKED_MODULES if linked else MODULES))
-    return ("text/javascript", read_static((PLOTLY,))), *(("module", read_static(module)) for module in modules)
+    """List type and text of the scripts that a report needs: the one for paper, and those that draw charts."""
+    names = LINKED_MODULES if linked else MODULES if charted else ("js/print.mjs",)
+    modules = tuple(("module", read_static((name,))) for name in names)
+    return (("text/javascript", read_static((PLOTLY,))), *modules) if charted else modules
 
 
 @lru_cache(maxsize=4)
 def make_policy(charted: bool, linked: bool = False) -> str:
     """Write the policy that allows these scripts, inline style and nothing from anywhere."""
-    scripts = " ".join(hash_script(text) for _type, text in list_scripts(charted, linked)) or "'none'"
+    scripts = " ".join(hash_script(text) for _type, text in list_scripts(charted, linked))
     parts = ("default-src 'none'", f"script-src {scripts}", "style-src 'unsafe-inline'", "img-src data:")
     return "; ".join((*parts, "base-uri 'none'", "form-action 'none'"))

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from compileboard.app import format
 from compileboard.app.analysis import labels
 from compileboard.app.analysis.artifacts.labels import describe_name
-from compileboard.app.analysis.compiles import name_ending
+from compileboard.app.analysis.compiles import list_present_phases, name_ending
 from compileboard.app.analysis.guards.breakdown import describe_kind
 from compileboard.app.analysis.models.labels import (
     describe_accuracy,
@@ -48,6 +48,7 @@ TEMPLATE_NAMES = {
     "gb_url": gb_url,
     "is_library_name": is_library_name,
     "label_category": label_category,
+    "list_present_phases": list_present_phases,
     "list_ending_shares": list_shares,
     "name_ending": name_ending,
     "phase_legend": LEGEND,

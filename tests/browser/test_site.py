@@ -67,12 +67,11 @@ def test_overview_leads_to_a_run_and_its_tabs(open_tab: Open, host: str, width: 
     assert f"{host}/project/runs/" in page.url
 
 
-def test_point_of_a_chart_opens_its_page(open_tab: Open, host: str) -> None:
+def test_bar_of_a_compile_opens_its_page(open_tab: Open, host: str) -> None:
     page = open_tab()
     page.goto(f"{host}/project/index.html")
     page.locator("#newest tbody a").first.click()
-    page.locator("#compiles-chart .barlayer path").first.wait_for()
-    page.locator("#compiles-chart .barlayer path").first.click(force=True)
+    page.locator(".bars__row a").first.click()
     page.wait_for_url(re.compile(r"/compiles/\d+/index\.html$"))
 
 
@@ -125,7 +124,7 @@ def test_copy_works_from_a_disk(browser: Any, folder: Path) -> None:
     page.goto((folder / "some" / "project" / "index.html").as_uri())
     page.locator("#trend [data-chart][data-drawn]").first.wait_for()
     page.locator("#newest tbody a").first.click()
-    page.locator("#compiles-chart .barlayer path").first.click(force=True)
+    page.locator(".bars__row a").first.click()
     page.wait_for_url(re.compile(r"^file:.*/compiles/\d+/index\.html$"))
     context.close()
     assert wrong == []

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
-from compileboard.app.analysis.labels import sum_phases
-from compileboard.app.charts.base import Chart
-from compileboard.app.charts.compiles import chart_compiles
 from compileboard.app.queries.run import artifacts, compiles, trace_files
 from compileboard.app.queries.run.artifacts import ArtifactRow, StoredText, find_payloads, list_stored_texts, read_text
 from compileboard.app.reports.page import (
@@ -103,17 +99,8 @@ def iterate_texts(connection: sqlite3.Connection, choice: TextChoice) -> Iterato
         yield text, read_text(connection, text.payload_id)
 
 
+POLICY = make_policy(charted=False)
 _CHUNK_CHARACTERS = 64 * 1024
-
-
-def is_charted(contents: Contents) -> bool:
-    """Return whether there is something to draw."""
-    return any(sum_phases(compile_row.phases) for compile_row in contents.summary.longest)
-
-
-def policy_of(contents: Contents) -> str:
-    """Return the Content-Security-Policy that this run's report needs."""
-    return make_policy(is_charted(contents))
 
 
 def write_html(connection: sqlite3.Connection, contents: Contents, payloads: bool = False) -> Iterator[bytes]:
@@ -131,16 +118,14 @@ def write_html(connection: sqlite3.Connection, contents: Contents, payloads: boo
 
 
 def _list_values(contents: Contents) -> dict[str, Any]:
-    charted = is_charted(contents)
     return {
         "contents": contents,
         "run": contents.run,
         "detail": contents.detail,
         "header": contents.header,
         "live": contents.header.is_live,
-        "scripts": list_scripts(charted),
-        "policy": make_policy(charted),
-        "chart": _chart(contents) if charted else None,
+        "scripts": list_scripts(charted=False),
+        "policy": POLICY,
         "version": __version__,
     }
 
@@ -163,18 +148,3 @@ def _list_directory(connection: sqlite3.Connection, contents: Contents, payloads
         "choice": choice,
         "texts": iterate_texts(connection, choice),
     }
-
-
-def _chart(contents: Contents) -> Chart:
-    run, longest = contents.run, contents.summary.longest
-    chart = chart_compiles(longest, run.id, run.compile_count)
-    # A point's address leads to the dashboard, which is not there beside a file.
-    traces: list[dict[str, Any]] = [
-        {key: value for key, value in trace.items() if key != "customdata"} for trace in chart.figure["data"]
-    ]
-    note = (
-        "by phase"
-        if len(longest) >= run.compile_count
-        else f"the {len(longest)} longest of {run.compile_count}, by phase"
-    )
-    return dataclasses.replace(chart, figure=chart.figure | {"data": traces}, note=note)

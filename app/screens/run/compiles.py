@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from compileboard.app.analysis.compiles import CompileEntry, build_entries
+from compileboard.app.analysis.compiles import CompileEntry, CompileGroup, build_entries, group_compiles
 from compileboard.app.analysis.labels import PhaseShare, Word, describe_outcome, list_shares, sum_phases
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
@@ -37,15 +37,15 @@ class CompilesScreen:
         return max((sum_phases(row.phases) or 0 for row in (*self.longest, *self.page.rows)), default=0)
 
     @cached_property
+    def groups(self) -> list[CompileGroup]:
+        """Return the longest compiles as bars."""
+        return group_compiles(self.longest)
+
+    @cached_property
     def rows(self) -> list[tuple[CompileRow, list[PhaseShare]]]:
         """List the compiles with their bars."""
         highest_us = self.highest_us
         return [(row, list_shares(row.phases, highest_us)) for row in self.page.rows]
-
-    @cached_property
-    def is_ranked(self) -> bool:
-        """Return True where it matters which process a compile is of."""
-        return self.run.process_count > 1 or any(row.rank is not None for row in self.page.rows)
 
 
 def build_compiles(

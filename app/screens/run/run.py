@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from compileboard.app.analysis.compiles import CompileGroup, group_compiles
 from compileboard.app.analysis.labels import PhaseShare, list_shares, sum_phases
 from compileboard.app.analysis.runs.diagnosis import Problem, RunFacts, rank_fixes
 from compileboard.app.analysis.runs.states import RunState, describe_raised, describe_state
@@ -94,6 +95,11 @@ class RunSummaryScreen:
     def phases_us(self) -> int | None:
         """Return compile time and first calls together."""
         return sum_phases(self.phases)
+
+    @cached_property
+    def groups(self) -> list[CompileGroup]:
+        """Return its longest compiles as bars."""
+        return group_compiles(self.longest)
 
     @cached_property
     def shares(self) -> list[PhaseShare]:

@@ -23,7 +23,7 @@ from compileboard.app.reports.page import read_plotly
 from compileboard.app.reports.parquet import check_available
 from compileboard.app.reports.run.contents import Contents, read_contents
 from compileboard.app.reports.run.formats import file_name, write_report
-from compileboard.app.reports.run.html import policy_of, write_html
+from compileboard.app.reports.run.html import POLICY, write_html
 from compileboard.app.reports.suite import file_name as suite_file_name
 from compileboard.app.reports.suite import policy_of as suite_policy
 from compileboard.app.reports.suite import write_suite
@@ -119,7 +119,7 @@ def download(run_id: str, format: str) -> Response:
             response = Response(_stream_html(get_settings().db, contents), content_type=FORMATS[format])
         else:
             response = pack_html(b"".join(write_html(get_reader(), contents)))
-        response.headers["Content-Security-Policy"] = f"{policy_of(contents)}; frame-ancestors 'none'"
+        response.headers["Content-Security-Policy"] = f"{POLICY}; frame-ancestors 'none'"
     elif format == "md":
         body = b"".join(write_report(get_reader(), detail, format, table, source, now_us, stale_after_s=stale_after_s))
         response = Response(body, content_type=FORMATS[format])

@@ -8,7 +8,6 @@ from typing import Any
 from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.analysis import labels
-from compileboard.app.charts.compiles import chart_compiles
 from compileboard.app.db import get_reader, get_settings
 from compileboard.app.queries.page import FilterError, check_content_id, check_limit
 from compileboard.app.queries.run.compiles import CompileFilter
@@ -26,8 +25,7 @@ blueprint = Blueprint("run", __name__)
 
 def _summary(run: RunRow) -> dict[str, Any]:
     screen = build_summary(get_reader(), run)
-    chart = chart_compiles(screen.longest, run.id, run.compile_count) if screen.phases_us is not None else None
-    return {"screen": screen, "first_fixes": FIRST_FIXES, "chart": chart}
+    return {"screen": screen, "first_fixes": FIRST_FIXES}
 
 
 def _compiles(run: RunRow) -> dict[str, Any]:
@@ -46,7 +44,6 @@ def _compiles(run: RunRow) -> dict[str, Any]:
         "filtered": bool(selection.outcome or selection.text or recompiled is not None),
         "given": {key: request.args.get(key, "") for key in ("q", "outcome", "recompiled", "columns")},
         "outcomes": [(key, labels.describe_outcome(key).word) for key in screen.outcomes],
-        "chart": chart_compiles(screen.longest, run.id, screen.count) if screen.highest_us else None,
     }
 
 
@@ -119,7 +116,6 @@ def show(run_id: str) -> str:
         tab=tab,
         tab_file="run/_not_recorded.html" if is_unseen else f"run/_{tab or 'summary'}.html",
         tab_subject=_UNSEEN.get(tab),
-        has_charts=tab in ("", "compiles"),
         **fill(run),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import plotly.graph_objects as go
 
 from compileboard.app.analysis.comparison.environment import compare_texts, list_changes
-from compileboard.app.analysis.compiles import shorten_steps
+from compileboard.app.analysis.compiles import group_compiles, list_present_phases, shorten_steps
 from compileboard.app.analysis.labels import (
     PHASES,
     describe_losses,
@@ -148,3 +148,24 @@ def test_what_ends_in_eager_code_takes_at_most_three_places_before_what_costs() 
     failures = [FailureGroup("E", f"m{n}", f"f{n}", "a.py", n, 1) for n in range(5)]
     evidence = RunFacts(failures=failures, causes=[_cause(10)])
     assert [fix.kind for fix in rank_fixes(evidence)] == ["failure"] * 3 + ["recompile"] + ["failure"] * 2
+
+
+def test_bars_are_grouped_by_function_and_begin_with_its_first_compile() -> None:
+    first = CompileRow(
+        *(0, "p", 1, 0, "0/0", 0, 0, None, "f", "a.py", 1, None, "compiled", 5, 1, 1, 1, 0, None, None, ""),
+        Phases(500, *(None,) * 7),
+    )
+    again = replace(first, id=1, started_us=9, recompiled_from="0/0", recompile_category="tensor_size")
+    rows = [
+        replace(again, phases=Phases(1000, *(None,) * 7)),
+        replace(first, function="g", phases=Phases(0, *(None,) * 7)),
+        replace(first, function="h"),
+        first,
+    ]
+    groups = group_compiles(rows)
+    assert [(group.code, group.line, len(group.bars)) for group in groups] == [("f", "a.py:1", 2), ("h", "a.py:1", 1)]
+    assert [(bar.compile.role, bar.time_us, bar.shares[0].width) for bar in groups[0].bars] == [
+        ("first compile", 500, 50.0),
+        ("recompile: tensor size", 1000, 100.0),
+    ]
+    assert [phase.name for phase in list_present_phases(groups)] == ["dynamo"]
