@@ -28,7 +28,8 @@ def test_page_prints_light_and_without_navigation(open_tab: Callable[..., Any], 
 
 def test_charts_are_drawn_for_the_paper_and_back(open_tab: Callable[..., Any], address: str) -> None:
     tab = open_tab(color_scheme="dark")
-    tab.goto(f"{address}/runs/{RUN}/compiles/1")
+    tab.goto(f"{address}/runs/{RUN}?tab=compiles")
+    tab.locator(".bars__row a").first.click()
     tab.locator("[data-drawn]").first.wait_for()
     shown = "document.querySelector('[data-drawn] .main-svg').clientWidth"
     before, color = tab.evaluate(shown), "document.querySelector('[data-drawn]').layout.font.color"
