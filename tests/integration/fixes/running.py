@@ -97,9 +97,9 @@ def patched_compile(outcome: Outcome, mode: Mode) -> Iterator[None]:
             return lambda decorated: compile_eagerly(decorated, **options)
         if mode == "eager":
             return function
-        options = {key: value for key, value in options.items() if key in ("dynamic", "fullgraph")}
+        options = {key: value for key, value in options.items() if key in ("backend", "dynamic", "fullgraph")}
         options["fullgraph"] = options.get("fullgraph", False) or mode == "fullgraph"
-        return real(function, backend=backend, **options)
+        return real(function, **{"backend": backend, **options})
 
     with unittest.mock.patch.object(torch, "compile", compile_eagerly):
         yield
@@ -133,8 +133,9 @@ def run_program(path: Path, mode: Mode = "compiled") -> Outcome:
     return outcome
 
 
-def run_text(text: str, folder: Path, mode: Mode = "compiled") -> Outcome:
-    """Write a program to a file of its own and run it."""
+def run_text(text: str, folder: Path, mode: Mode = "compiled", settings: tuple[str, ...] = ()) -> Outcome:
+    """Write a program to a file of its own and run it; settings come after its `import torch`."""
+    text = text.replace("import torch\n", "\n".join(("import torch", *settings)) + "\n", 1)
     path = folder / f"program_{len(list(folder.glob('program_*.py')))}.py"
     path.write_text(text, encoding="utf-8")
     return run_program(path, mode)
