@@ -140,6 +140,16 @@ FIXES = (
         """),
     ),
     Fix(
+        id="print_removed",
+        kind="graph_break",
+        keys=("GB0059",),
+        title="Remove {expression}",
+        applies="The print is for debugging, or has a list or an object as argument, which no setting reorders.",
+        cost="Nothing is printed.",
+        before=PRINT,
+        after=PRINT.replace('    print("loss", loss)\n', ""),
+    ),
+    Fix(
         id="logger_ignored",
         kind="graph_break",
         keys=("GB0291",),

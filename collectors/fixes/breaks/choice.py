@@ -1,0 +1,102 @@
+"""What every choice of a fix is made of: the break's facts with its parsed line, and titles filled from it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
+from compileboard.collectors.fixes.breaks.statement import (
+    Statement,
+    dotted_name,
+    find_block,
+    find_statement,
+    has_line_before,
+    list_following,
+    shorten,
+)
+from compileboard.collectors.fixes.fix import BreakFacts, LineEdit, SuggestedFix
+
+_GENERIC = {
+    "expression": "the call",
+    "call": "the call",
+    "condition": "the condition",
+    "tensor": "tensor",
+    "mask": "mask",
+    "function": "the function",
+}
+
+
+@dataclass
+class BreakSite:
+    """A graph break with its line parsed."""
+
+    facts: BreakFacts
+    statement: Statement | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.statement = find_statement(self.facts)
+
+    @cached_property
+    def following(self) -> Sequence[Statement | str]:
+        """Return the statements after the break's."""
+        return list_following(self.facts, self.statement) if self.statement else []
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Return the calls of the line, outermost first."""
+        return list(self.statement.calls()) if self.statement else []
+
+    @property
+    def line(self) -> str:
+        """Return the line that breaks."""
+        return (self.facts.source_line or (self.statement.text if self.statement else "")).strip()
+
+    @property
+    def block(self) -> str | None:
+        """Return the loop or `with` around the line."""
+        return find_block(self.facts, self.statement) if self.statement else None
+
+    def find_call(self, *names: str) -> ast.Call | None:
+        """Return the first call whose dotted name ends with one of the names."""
+        for call in self.calls:
+            name = dotted_name(call.func) or getattr(call.func, "attr", "")
+            if any(name == wished or name.endswith("." + wished) for wished in names):
+                return call
+        return None
+
+    def quote(self, node: ast.AST | None) -> str | None:
+        """Return an expression of the line as code."""
+        text = self.statement.segment(node) if self.statement and node is not None else ""
+        return f"`{shorten(text)}`" if text else None
+
+    def suggest(
+        self,
+        fix_id: str,
+        *,
+        edit: LineEdit | None = None,
+        settings: tuple[str, ...] = (),
+        given: Mapping[str, str | None] | None = None,
+        **names: str | None,
+    ) -> SuggestedFix:
+        """Fill a fix's title with the user's names."""
+        fix = BREAK_FIXES[fix_id]
+        values = {**_GENERIC, **{name: text for name, text in {**(given or {}), **names}.items() if text}}
+        title = fix.title.format_map(values)
+        if self.facts.skipped_count and fix.after is not None:
+            function = (self.facts.function or "").rsplit(".", 1)[-1]
+            title += f": all of {f'`{function}`' if function.isidentifier() else 'the function'} runs eagerly now"
+        edits = (edit,) if edit is not None else ()
+        if self.facts.torch_version < fix.minimum_torch:
+            edits, settings = (), ()
+        return SuggestedFix(fix, title, edits, settings)
+
+    def remove_line(self) -> LineEdit | None:
+        """Return the edit that removes the statement; a block that it may be alone in gets `pass`."""
+        if self.statement is None or self.facts.file is None or not isinstance(self.statement.node, ast.Expr):
+            return None
+        if has_line_before(self.facts, self.statement):
+            return LineEdit(self.facts.file, self.statement.line, self.statement.line_count, ())
+        return self.statement.rewrite(self.facts.file, "pass")

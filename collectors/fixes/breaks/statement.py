@@ -1,0 +1,192 @@
+"""The statement around a recorded line, parsed, and edits of it that leave the rest of the line as it is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from compileboard.collectors.fixes.fix import BreakFacts, LineEdit
+
+MOST_LINES = 8
+_OPEN_ENDS = ("(", "[", "{", ",", "\\", "+", "-", "*", "/", "=", " and", " or", " not", "|", "&")
+_LONGEST_EXPRESSION = 48
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement, or a compound statement's first line; `text` is without its indentation."""
+
+    text: str
+    indent: str
+    line: int
+    node: ast.stmt
+    parents: dict[ast.AST, ast.AST] = field(repr=False, compare=False)
+
+    @property
+    def line_count(self) -> int:
+        """Return how many lines of the file it takes."""
+        return self.text.count("\n") + 1
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """Return its nodes, outermost first."""
+        return ast.walk(self.node)
+
+    def calls(self) -> Iterator[ast.Call]:
+        """Return its calls, outermost first."""
+        return (node for node in self.nodes() if isinstance(node, ast.Call))
+
+    def segment(self, node: ast.AST) -> str:
+        """Return a node's text as the user wrote it."""
+        return ast.get_source_segment(self.text, node) or ""
+
+    def replace(self, file: str, *changes: tuple[ast.AST, str]) -> LineEdit | None:
+        """Return the edit that puts other text for nodes; None where the result would not parse."""
+        spans = sorted(((self._span(node), text) for node, text in changes), reverse=True)
+        data = self.text.encode()
+        for (start, end), text in spans:
+            data = data[:start] + text.encode() + data[end:]
+        return self.rewrite(file, data.decode())
+
+    def rewrite(self, file: str, text: str) -> LineEdit | None:
+        """Return the edit that puts a whole other statement; None where that does not parse."""
+        if _parse(text) is None:
+            return None
+        lines = tuple(self.indent + line if line else line for line in text.split("\n"))
+        return LineEdit(file, self.line, self.line_count, lines)
+
+    def _span(self, node: ast.AST) -> tuple[int, int]:
+        """Return a node's place in bytes: columns of ast are bytes."""
+        starts = [0]
+        for line in self.text.split("\n"):
+            starts.append(starts[-1] + len(line.encode()) + 1)
+        place = node if isinstance(node, ast.expr | ast.stmt) else self.node
+        end_line, end_column = place.end_lineno or place.lineno, place.end_col_offset or 0
+        return starts[place.lineno - 1] + place.col_offset, starts[end_line - 1] + end_column
+
+
+def find_statement(facts: BreakFacts) -> Statement | None:
+    """Return the statement of the line that breaks; None where it cannot be told."""
+    if facts.lines and facts.first_line is not None and facts.line is not None:
+        position = facts.line - facts.first_line
+        if 0 <= position < len(facts.lines):
+            return _find_in(facts.lines, position, facts.first_line)
+    text = (facts.source_line or "").strip()
+    return _make(text, "", facts.line or 0) if text else None
+
+
+def list_following(facts: BreakFacts, statement: Statement) -> list[Statement | str]:
+    """List the statements after one in its function, as far as its lines are recorded; text where one cannot be read.
+
+    In a loop the statements before it come after it too.
+    """
+    if facts.first_line is None:
+        return []
+    inner, outer = [], len(statement.indent)
+    lines, position = facts.lines, statement.line - facts.first_line + statement.line_count
+    while position < len(lines):
+        line = lines[position]
+        if line.strip() and (_depth(line) < outer and line.lstrip().startswith(("def ", "class ", "@"))):
+            break
+        if line.strip() and not _depth(line) and outer:
+            break
+        read = _find_in(lines, position, facts.first_line) if line.strip() else None
+        if line.strip():
+            inner.append(read or line)
+        position += read.line_count if read and read.line == facts.first_line + position else 1
+    return inner
+
+
+def has_line_before(facts: BreakFacts, statement: Statement) -> bool:
+    """Return True if the line before belongs to the same block, which then is never empty without the statement."""
+    if facts.first_line is None:
+        return False
+    before = [line for line in facts.lines[: max(0, statement.line - facts.first_line)] if line.strip()]
+    return bool(before) and _depth(before[-1]) == len(statement.indent) and not _is_open(before[-1], ":")
+
+
+def find_block(facts: BreakFacts, statement: Statement) -> str | None:
+    """Return the loop or `with` that a statement is in ("for", "while", "with"); None where there is none recorded."""
+    if facts.first_line is None:
+        return None
+    depth = len(statement.indent)
+    for line in reversed(facts.lines[: max(0, statement.line - facts.first_line)]):
+        if not line.strip() or _depth(line) >= depth:
+            continue
+        depth = _depth(line)
+        word = line.split()[0].rstrip(":(")
+        if word in ("for", "while", "with"):
+            return word
+        if word in ("def", "class", "async"):
+            return None
+    return None
+
+
+def dotted_name(node: ast.AST) -> str:
+    """Return `torch.nn.Linear` for such a name; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted_name(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+def shorten(text: str) -> str:
+    """Return an expression of the user's in one line, cut where it is long."""
+    text = " ".join(text.split())
+    if len(text) <= _LONGEST_EXPRESSION:
+        return text
+    head, bracket, _ = text.partition("(")
+    return f"{head}(…)" if bracket and 0 < len(head) < _LONGEST_EXPRESSION else text[: _LONGEST_EXPRESSION - 1] + "…"
+
+
+def _find_in(lines: Sequence[str], position: int, first_line: int) -> Statement | None:
+    """Return the statement that covers a line: it may begin before and end after."""
+    for start in range(position, max(-1, position - MOST_LINES), -1):
+        before = next((line for line in reversed(lines[:start]) if line.strip()), "")
+        if _is_open(before) or not lines[start].strip():
+            continue
+        indent = lines[start][: _depth(lines[start])]
+        for end in range(position, min(len(lines), start + MOST_LINES)):
+            part = lines[start : end + 1]
+            if any(line.strip() and not line.startswith(indent) for line in part):
+                break
+            made = _make("\n".join(line[len(indent) :] for line in part), indent, first_line + start)
+            if made is not None:
+                return made
+    return None
+
+
+def _make(text: str, indent: str, line: int) -> Statement | None:
+    node = _parse(text)
+    if node is None:
+        return None
+    parents = {child: parent for parent in ast.walk(node) for child in ast.iter_child_nodes(parent)}
+    return Statement(text, indent, line, node, parents)
+
+
+def _parse(text: str) -> ast.stmt | None:
+    """Return one statement, a compound one by its first line."""
+    for whole in (text, f"{text} pass", f"{text}\n pass"):
+        try:
+            if text.startswith("elif "):
+                branch = ast.parse(f"if 1:\n pass\n{whole}").body[0]
+                body = branch.orelse if isinstance(branch, ast.If) else []
+                for node in body:
+                    ast.increment_lineno(node, -2)
+            else:
+                body = ast.parse(whole).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        return body[0] if len(body) == 1 else None
+    return None
+
+
+def _is_open(line: str, *more: str) -> bool:
+    code = line.split(" #")[0].rstrip()
+    return code.endswith((*_OPEN_ENDS, *more))
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -1,0 +1,237 @@
+"""Which fix a graph break gets, by its id and the user's line, and the edits of that line."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
+from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
+from compileboard.collectors.fixes.breaks.hints import list_hint_warnings
+from compileboard.collectors.fixes.breaks.labels import label_break
+from compileboard.collectors.fixes.fix import BreakFacts
+
+
+def facts_of(gb_id: str, program: str, line: int, **more: object) -> BreakFacts:
+    lines = tuple(textwrap.dedent(program).strip("\n").split("\n"))
+    facts = {"file": "train.py", "line": line, "source_line": lines[line - 1].strip(), "first_line": 1, "lines": lines}
+    return BreakFacts(gb_id=gb_id, **{**facts, **more})  # type: ignore[arg-type]
+
+
+def first_replacement(facts: BreakFacts) -> tuple[str, ...]:
+    edits = suggest_break_fixes(facts)[0].edits
+    return edits[0].replacement if edits else ()
+
+
+def test_a_number_that_is_computed_with_stays_a_tensor() -> None:
+    program = """
+        def forward(self, x):
+            t = self.temperature.clamp(0.1).item()  # never 0
+            return x / t
+    """
+    facts = facts_of("GB0124", program, 2)
+    first = suggest_break_fixes(facts)[0]
+    assert first.title == "Keep `self.temperature.clamp(0.1)` a tensor: `.detach()` instead of `.item()`"
+    assert first.edits[0].replacement == ("    t = self.temperature.clamp(0.1).detach()  # never 0",)
+    assert label_break(facts) == "`.item()` on a tensor"
+
+
+@pytest.mark.parametrize(
+    ("use", "fix_id", "captured"),
+    [
+        ("return x * n", "item_kept_a_tensor", True),
+        ("return x if n > 3 else -x", "item_branch", False),
+        ("while n > 3: n -= 1", "item_branch", False),
+        ("return torch.zeros(n)", "item_captured", True),
+        ("for i in range(n): x = x + i", "item_size_in_caller", False),
+        ("return x, n", "item_in_caller", True),
+        ("print(f'{n:.3f}')", "item_in_caller", False),
+        ("return names[n]", "item_kept_a_tensor", False),
+    ],
+)
+def test_what_a_number_is_used_for_decides(use: str, fix_id: str, captured: bool) -> None:
+    fixes = suggest_break_fixes(facts_of("GB0124", f"def f(x):\n    n = x.sum().item()\n    {use}\n", 2))
+    assert fixes[0].fix.id == fix_id
+    assert any(suggested.settings for suggested in fixes) is captured
+
+
+def test_an_edit_is_only_given_where_the_use_is_known() -> None:
+    program = "def f(x):\n    n = x.sum().item()\n"
+    assert suggest_break_fixes(facts_of("GB0124", program, 2))[0].edits == ()
+    assert suggest_break_fixes(BreakFacts("GB0124", source_line="n = x.item()"))[0].edits == ()
+
+
+def test_a_removed_line_leaves_its_block_whole() -> None:
+    alone = "def f(x):\n    if x.ndim:\n        breakpoint()\n    return x\n"
+    context = {"context": "builtin breakpoint [] False"}
+    assert first_replacement(facts_of("GB0059", alone, 3, **context)) == ("        pass",)
+    second = "def f(x):\n    y = x\n    breakpoint()\n    return y\n"
+    edits = suggest_break_fixes(facts_of("GB0059", second, 3, **context))[0].edits
+    assert (edits[0].replacement, edits[0].line_count) == ((), 1)
+
+
+def test_a_statement_of_several_lines_is_edited_whole() -> None:
+    program = """
+        def f(x):
+            assert (
+                x >= 0
+            ).all(), f"negative: {x.min()}"
+            return x
+    """
+    for line in (2, 3, 4):
+        edit = suggest_break_fixes(facts_of("GB0170", program, line))[0].edits[0]
+        assert (edit.line, edit.line_count) == (2, 3)
+        assert edit.replacement[-1] == "    ).all(), 'negative'"
+
+
+def test_a_check_that_only_raises_becomes_an_assertion() -> None:
+    program = """
+        def f(x):
+            if x.isnan().any():
+                raise ValueError("NaN")
+            return x
+    """
+    edit = suggest_break_fixes(facts_of("GB0170", program, 2))[0].edits[0]
+    assert (edit.line_count, edit.replacement) == (2, ("    torch._assert_async(~(x.isnan().any()), 'NaN')",))
+    longer = program.replace("            return x", "                x = 1\n            return x")
+    assert suggest_break_fixes(facts_of("GB0170", longer, 2))[0].edits == ()
+
+
+def test_a_branch_on_a_captured_size_gets_no_setting() -> None:
+    program = "def f(x, m):\n    y = x[m]\n    {use}\n"
+    ids = {"if len(y) == 0: return x": (), "return y.sum()": ("shape_captured",)}
+    for use, expected in ids.items():
+        fixes = suggest_break_fixes(facts_of("GB0036", program.format(use=use), 2, context="aten.nonzero.default"))
+        assert tuple(suggested.fix.id for suggested in fixes if suggested.settings) == expected
+
+
+def test_a_print_of_an_object_is_not_reordered() -> None:
+    context = "builtin print [<class 'torch._dynamo.variables.{kind}'>] False"
+    line = "def f(x):\n    print(x)\n    return x\n"
+    tensor = suggest_break_fixes(facts_of("GB0059", line, 2, context=context.format(kind="tensor.TensorVariable")))
+    assert (tensor[0].fix.id, len(tensor[0].settings)) == ("print_reordered", 1)
+    listed = suggest_break_fixes(facts_of("GB0059", line, 2, context=context.format(kind="lists.ListVariable")))
+    assert "print_reordered" not in [suggested.fix.id for suggested in listed]
+
+
+def test_a_break_in_a_loop_says_that_all_runs_eagerly() -> None:
+    program = "def relax(x):\n    for _ in range(3):\n        torch._dynamo.graph_break()\n    return x\n"
+    fixes = suggest_break_fixes(facts_of("GB0025", program, 3, function="relax", skipped_count=1))
+    assert [suggested.fix.id for suggested in fixes] == ["graph_break_removed", "loop_body"]
+    assert fixes[0].title.endswith(": all of `relax` runs eagerly now")
+
+
+def test_hints_without_effect_are_named() -> None:
+    hint = "Set torch._dynamo.trace_autograd_ops=True"
+    warnings = list_hint_warnings(BreakFacts("GB0123", source_line="loss.backward()", hints=(hint,)))
+    assert [warning.hint for warning in warnings] == [hint]
+    scalars = "Set `torch._dynamo.config.capture_scalar_outputs = True`"
+    branch = "def f(x):\n    n = x.item()\n    if n > 0: x = x + 1\n    return x\n"
+    assert list_hint_warnings(facts_of("GB0124", branch, 2, hints=(scalars,)))
+    assert not list_hint_warnings(facts_of("GB0124", branch.replace("if n > 0: ", ""), 2, hints=(scalars,)))
+
+
+def test_an_older_torch_gets_no_setting_that_it_lacks() -> None:
+    program = "def f(x, w):\n    loss = (x * w).sum()\n    loss.backward()\n"
+    settings = {
+        version: [
+            len(suggested.settings)
+            for suggested in suggest_break_fixes(facts_of("GB0123", program, 3, torch_version=version))
+        ]
+        for version in ((2, 6), (2, 13))
+    }
+    assert settings == {(2, 6): [0, 0], (2, 13): [0, 1]}
+
+
+EXPRESSIONS = st.sampled_from(
+    [
+        "x",
+        "self.w[0]",
+        "x.sum()",
+        "(x + é)",
+        "f(a, *b, **c)",
+        "x[mask]",
+        "'ü'",
+        "-x",
+        "x @ y",
+        "[i for i in x]",
+        "λ.max()",
+    ]
+)
+LINES = st.one_of(
+    st.text(max_size=60),
+    st.builds(
+        "{}{}{}".format,
+        st.sampled_from(
+            ["y = ", "return ", "if ", "elif ", "while ", "assert ", "print(", "y += 2 * ", "for i in ", ""]
+        ),
+        st.builds(
+            "{}{}".format, EXPRESSIONS, st.sampled_from([".item()", ".tolist()", "", " > 0", ", f'{x}'", ".backward()"])
+        ),
+        st.sampled_from(["", ":", ")", "  # é", " + 1", ", 1", "[0]", " if x else y", "; z = 1"]),
+    ),
+    st.builds(
+        "{}({}){}".format,
+        st.sampled_from(["float", "int", "copy.deepcopy", "print", "torch.nonzero"]),
+        EXPRESSIONS,
+        st.sampled_from(["", " * 2"]),
+    ),
+)
+CONTEXTS = st.sampled_from(
+    [
+        "",
+        "builtin print [<class 'torch._dynamo.variables.tensor.TensorVariable'>] False",
+        "builtin breakpoint [] False",
+        "aten.nonzero.default",
+        "aten._local_scalar_dense.default",
+        "module: time, qualname: time, skip reason: x",
+    ]
+)
+
+
+def parses(text: str) -> bool:
+    for whole in (text, f"{text} pass", f"if 1:\n pass\n{text} pass"):
+        try:
+            ast.parse(whole)
+        except (SyntaxError, ValueError):
+            continue
+        return True
+    return False
+
+
+@given(
+    gb_id=st.sampled_from(sorted({key for fix in BREAK_FIXES.values() for key in fix.keys} | {"GB9999"})),
+    lines=st.lists(
+        st.builds("{}{}".format, st.sampled_from(["", "    ", "        ", "\t"]), LINES), min_size=1, max_size=6
+    ),
+    position=st.integers(0, 5),
+    context=CONTEXTS,
+    skipped_count=st.integers(0, 1),
+)
+def test_an_edit_of_any_line_parses_or_is_not_given(
+    gb_id: str, lines: list[str], position: int, context: str, skipped_count: int
+) -> None:
+    lines = [line for text in lines for line in text.splitlines()] or [""]
+    position %= len(lines)
+    facts = BreakFacts(
+        gb_id,
+        context=context,
+        function="f",
+        file="t.py",
+        line=position + 7,
+        source_line=lines[position].strip(),
+        first_line=7,
+        lines=tuple(lines),
+        skipped_count=skipped_count,
+        hints=("Avoid calling `type.__new__` in your code.",),
+    )
+    assert label_break(facts)
+    list_hint_warnings(facts)
+    for suggested in suggest_break_fixes(facts):
+        for edit in suggested.edits:
+            assert 7 <= edit.line <= facts.line and edit.line + edit.line_count <= 7 + len(lines)
+            assert not edit.replacement or parses(textwrap.dedent("\n".join(edit.replacement)))
