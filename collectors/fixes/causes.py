@@ -22,9 +22,9 @@ from compileboard.collectors.fixes.recorded import (
     RecordedCompile,
     RecordedGuard,
     RecordedRun,
+    SourceLines,
 )
 from compileboard.collectors.fixes.titles import title_break, title_recompile
-from compileboard.collectors.store.source_excerpts import SourceLines
 
 _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
@@ -401,6 +401,7 @@ def _make_recompile_cause(
     line = guard.line or row.line
     source_line = guard.source_line or row.source_line or (code.text(row.file, line) or "").strip() or None
     is_after_break = all(member.is_after_break for member in members)
+    part = code.find(row.file, line)
     facts = RecompileFacts(
         category=guard.category,
         source=guard.source,
@@ -414,6 +415,7 @@ def _make_recompile_cause(
         source_line=source_line,
         recompile_count=len(members),
         after_break=is_after_break,
+        lines=part.lines if part else (),
         torch_version=run.torch_version,
     )
     return Cause(
@@ -434,6 +436,6 @@ def _make_recompile_cause(
         place_count=len({(member.compile.file, member.compile.function) for member in members}),
         compile_keys=tuple(member.compile.key for member in members),
         fingerprints=tuple(dict.fromkeys(member.guard.fingerprint for member in members)),
-        code=code.find(row.file, line),
+        code=part,
         fixes=tuple(suggest(facts)),
     )

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compileboard.collectors.store.source_excerpts import SourceLines
+
+@dataclass(frozen=True)
+class SourceLines:
+    """Lines of a user's file as they were when the run was recorded; `first_line` counts from 1."""
+
+    file: str
+    first_line: int
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from compileboard.collectors.contract.events import CompileStarted, Event, GraphBroke, Recompiled
 from compileboard.collectors.contract.secrets import scrub_text
 from compileboard.collectors.decode.paths import FILE_LIMIT_BYTES, PathNamer, is_library, is_torch
-from compileboard.collectors.store.source_excerpts import MOST_EXCERPTS, SourceLines
+from compileboard.collectors.fixes.recorded import SourceLines
+from compileboard.collectors.store.source_excerpts import MOST_EXCERPTS
 
 LINES_BEFORE, LINES_AFTER = 4, 5
 LONGEST_LINE = 200

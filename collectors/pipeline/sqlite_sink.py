@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
+from compileboard.collectors.fixes.recorded import SourceLines
 from compileboard.collectors.pipeline.source import EventBatch, ImportedFile
 from compileboard.collectors.store.connection import (
     BUSY_TIMEOUT_MS,
@@ -33,7 +34,7 @@ from compileboard.collectors.store.ingest.source_files import (
 )
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.search_index import index_run
-from compileboard.collectors.store.source_excerpts import SourceLines, save_source_lines
+from compileboard.collectors.store.source_excerpts import save_source_lines
 
 CHECKPOINT_BYTES = 64 << 20  # of what is read: the write-ahead log must not grow with it
 

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from compileboard.collectors.contract.fingerprints import content_id
+from compileboard.collectors.fixes.recorded import SourceLines
 from compileboard.collectors.store.ingest.insert import InsertOnce
 
 MOST_EXCERPTS = 500  # a run's
 
 _EXCERPT = InsertOnce("source_excerpts", "file", "first_line", "text")
-
-
-@dataclass(frozen=True)
-class SourceLines:
-    """Lines of a user's file as they were when the run was recorded; `first_line` counts from 1."""
-
-    file: str
-    first_line: int
-    lines: tuple[str, ...]
 
 
 def save_source_lines(connection: sqlite3.Connection, run_id: str, excerpts: Iterable[SourceLines]) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from compileboard.collectors.fixes.loading import load_causes
+from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.source_excerpts import list_source_lines
 from tests.tools.observed import Workplace
 

@@ -14,8 +14,8 @@ from compileboard.collectors.fixes.recorded import (
     RecordedGuard,
     RecordedRecompile,
     RecordedRun,
+    SourceLines,
 )
-from compileboard.collectors.store.source_excerpts import SourceLines
 
 
 def _compile(key: int, total_us: int = 100, resumed_at: int | None = None, **more: Any) -> RecordedCompile:
