@@ -6,20 +6,20 @@ import ast
 import re
 from collections.abc import Callable
 
-from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
-from compileboard.collectors.fixes.breaks.choice import BreakSite
-from compileboard.collectors.fixes.breaks.choose_numbers import (
+from compileboard.collectors.fixes.break_sites.labels import name_builtin, name_skipped
+from compileboard.collectors.fixes.break_sites.site import BreakSite
+from compileboard.collectors.fixes.break_sites.statement import dotted_name, shorten
+from compileboard.collectors.fixes.break_sites.tensor_values import (
     choose_for_branch,
     choose_for_item,
     choose_for_list,
     choose_for_scalar_operator,
     choose_for_shape,
 )
+from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
 from compileboard.collectors.fixes.breaks.gradients import TRACE_AUTOGRAD
-from compileboard.collectors.fixes.breaks.labels import name_builtin, name_skipped
 from compileboard.collectors.fixes.breaks.printing import REORDER_PRINT
 from compileboard.collectors.fixes.breaks.regions import ALLOW_RNN, TRACE_CLASSES
-from compileboard.collectors.fixes.breaks.statement import dotted_name, shorten
 from compileboard.collectors.fixes.fix import BreakFacts, SuggestedFix
 
 Choose = Callable[[BreakSite], list[SuggestedFix]]

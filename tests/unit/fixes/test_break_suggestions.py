@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
+from compileboard.collectors.fixes.break_sites.hints import list_hint_warnings
+from compileboard.collectors.fixes.break_sites.labels import label_break
 from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
-from compileboard.collectors.fixes.breaks.hints import list_hint_warnings
-from compileboard.collectors.fixes.breaks.labels import label_break
 from compileboard.collectors.fixes.fix import BreakFacts
 
 

@@ -6,9 +6,9 @@ import ast
 import re
 from dataclasses import dataclass
 
-from compileboard.collectors.fixes.breaks.labels import name_builtin
-from compileboard.collectors.fixes.breaks.number_use import list_uses
-from compileboard.collectors.fixes.breaks.statement import dotted_name, find_statement, list_following
+from compileboard.collectors.fixes.break_sites.labels import name_builtin
+from compileboard.collectors.fixes.break_sites.number_use import list_uses
+from compileboard.collectors.fixes.break_sites.statement import dotted_name, find_statement, list_following
 from compileboard.collectors.fixes.fix import BreakFacts
 
 LOGGING_BUILTINS = ("print",)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from compileboard.collectors.fixes.breaks.statement import Statement, dotted_name
+from compileboard.collectors.fixes.break_sites.statement import Statement, dotted_name
 
 Use = Literal["arithmetic", "returned", "logged", "branch", "size", "loop", "unknown"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from compileboard.collectors.fixes.breaks.statement import dotted_name, find_statement
+from compileboard.collectors.fixes.break_sites.statement import dotted_name, find_statement
 from compileboard.collectors.fixes.fix import BreakFacts
 
 _LABELS = {

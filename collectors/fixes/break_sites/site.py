@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
-from compileboard.collectors.fixes.breaks.statement import (
+from compileboard.collectors.fixes.break_sites.statement import (
     Statement,
     dotted_name,
     find_block,
@@ -17,6 +16,7 @@ from compileboard.collectors.fixes.breaks.statement import (
     list_following,
     shorten,
 )
+from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
 from compileboard.collectors.fixes.fix import BreakFacts, LineEdit, SuggestedFix
 
 _GENERIC = {

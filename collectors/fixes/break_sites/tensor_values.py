@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from compileboard.collectors.fixes.breaks.choice import BreakSite
-from compileboard.collectors.fixes.breaks.hints import is_read
-from compileboard.collectors.fixes.breaks.number_use import Use, list_uses
+from compileboard.collectors.fixes.break_sites.hints import is_read
+from compileboard.collectors.fixes.break_sites.number_use import Use, list_uses
+from compileboard.collectors.fixes.break_sites.site import BreakSite
+from compileboard.collectors.fixes.break_sites.statement import Statement, dotted_name
 from compileboard.collectors.fixes.breaks.scalars import CAPTURE_SCALARS
 from compileboard.collectors.fixes.breaks.shapes import CAPTURE_SHAPES
-from compileboard.collectors.fixes.breaks.statement import Statement, dotted_name
 from compileboard.collectors.fixes.fix import LineEdit, SuggestedFix
 
 _CAPTURED_USES: set[Use] = {"arithmetic", "returned", "size"}

@@ -60,9 +60,9 @@ class Statement:
         starts = [0]
         for line in self.text.split("\n"):
             starts.append(starts[-1] + len(line.encode()) + 1)
-        place = node if isinstance(node, ast.expr | ast.stmt) else self.node
-        end_line, end_column = place.end_lineno or place.lineno, place.end_col_offset or 0
-        return starts[place.lineno - 1] + place.col_offset, starts[end_line - 1] + end_column
+        target = node if isinstance(node, ast.expr | ast.stmt) else self.node
+        end_line, end_column = target.end_lineno or target.lineno, target.end_col_offset or 0
+        return starts[target.lineno - 1] + target.col_offset, starts[end_line - 1] + end_column
 
 
 def find_statement(facts: BreakFacts) -> Statement | None:

@@ -1,0 +1,1 @@
+"""The place of a graph break: its line parsed, what becomes of its value, and which fixes fit."""
