@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import runpy
 import unittest.mock
 import warnings
@@ -13,10 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
 from compileboard.collectors.contract.events import GraphBroke, Recompiled
 from compileboard.collectors.fixes.fix import BreakFacts
 from compileboard.collectors.pipeline.in_process import watch
-from tests.integration.fixes.fix_programs import restored_settings
+
+torch = pytest.importorskip("torch")
+import torch._dynamo as dynamo  # noqa: E402
+import torch.compiler.config as compiler_config  # noqa: E402
+import torch.fx.experimental._config as symbol_config  # noqa: E402
+from torch._dynamo.utils import counters  # noqa: E402
 
 Mode = Literal["compiled", "fullgraph", "eager"]
 LINES_AROUND = 10
@@ -46,10 +54,38 @@ class Outcome:
 
 
 @contextlib.contextmanager
+def restored_settings() -> Iterator[None]:
+    """Leave torch's global settings as they were, whatever a program sets."""
+    dynamo.reset()
+    counters.clear()
+    configs = (dynamo.config, symbol_config, compiler_config)
+    saved = [config.get_config_copy() for config in configs]
+    dtype, threads, grad = torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    levels = {name: logging.getLogger(name).level for name in ("torch", "torch._dynamo", "torch._guards")}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    torch.manual_seed(0)
+    try:
+        yield
+    finally:
+        for config, values in zip(configs, saved):
+            for name, value in config.get_config_copy().items():
+                if value != values[name]:
+                    setattr(config, name, values[name])
+        torch.set_default_dtype(dtype)
+        torch.set_num_threads(threads)
+        torch.set_grad_enabled(grad)
+        torch.use_deterministic_algorithms(deterministic)
+        torch.compiler.set_stance("default")
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        dynamo.reset()
+
+
+@contextlib.contextmanager
 def patched_compile(outcome: Outcome, mode: Mode) -> Iterator[None]:
     """Send what the program compiles to the eager backend, or leave functions as they are."""
-    import torch
-
     real = torch.compile
 
     def backend(module: Any, inputs: Any) -> Any:
@@ -71,8 +107,6 @@ def patched_compile(outcome: Outcome, mode: Mode) -> Iterator[None]:
 
 def run_program(path: Path, mode: Mode = "compiled") -> Outcome:
     """Run a program file; what it raises is a part of the outcome."""
-    from torch._dynamo.utils import counters
-
     outcome, printed = Outcome(), io.StringIO()
     with (
         restored_settings(),
@@ -131,3 +165,19 @@ def list_break_facts(outcome: Outcome, path: Path) -> list[BreakFacts]:
             )
         )
     return list(dict.fromkeys(facts))
+
+
+def is_equal(left: Any, right: Any) -> bool:
+    """Return True if two results are equal, tensors to a tolerance."""
+    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+        dense = [tensor.detach().to_dense() if tensor.is_sparse else tensor.detach() for tensor in (left, right)]
+        return dense[0].shape == dense[1].shape and torch.allclose(
+            dense[0].double(), dense[1].double(), atol=1e-5, equal_nan=True
+        )
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(is_equal(a, b) for a, b in zip(left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(is_equal(left[key], right[key]) for key in left)
+    if isinstance(left, float) and isinstance(right, float):
+        return abs(left - right) < 1e-5 or (left != left and right != right)
+    return bool(left == right)

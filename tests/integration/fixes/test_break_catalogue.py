@@ -8,8 +8,7 @@ import pytest
 
 from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
 from compileboard.collectors.fixes.fix import Fix
-from tests.integration.fixes.fix_programs import is_same
-from tests.integration.fixes.running import run_text
+from tests.integration.fixes.running import is_equal, run_text
 
 pytestmark = pytest.mark.torch
 CONSEQUENCES = {"GB0092"}  # what another break leaves cannot be rebuilt
@@ -37,7 +36,7 @@ def test_after_is_one_graph_with_an_equal_result(fix: Fix, tmp_path: Path) -> No
     after = run_text(str(fix.after), tmp_path, "fullgraph")
     assert (expected.error, after.error) == (None, None)
     assert (after.trouble_count, after.graph_count > 0) == (0, True)
-    assert is_same(after.result, expected.result), (after.result, expected.result)
+    assert is_equal(after.result, expected.result), (after.result, expected.result)
     assert after.printed == ("" if fix.id in SILENT else expected.printed)
 
 
