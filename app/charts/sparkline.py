@@ -32,7 +32,7 @@ def draw_sparkline(
     width: int = 96,
     height: int = 30,
 ) -> SparklineDrawing:
-    """Draw values in their order, None as a gap; `hollow` positions beside the line; shaded from `bad_from` on."""
+    """Return the line through values, None as a gap; `hollow` positions beside the line; shaded from `bad_from` on."""
     known = [value for value in values if value is not None]
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
     step = (width - 2 * MARGIN_PX) / max(len(values) - 1, 1)
