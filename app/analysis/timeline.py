@@ -6,6 +6,7 @@ import heapq
 import json
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,7 @@ from typing import Any
 from compileboard.app.analysis.labels import PHASES, Phase
 from compileboard.app.format import format_duration
 from compileboard.app.queries.run.timeline import Lane, LaneWindow, Span
+from compileboard.collectors.contract.compile_labels import SEPARATOR, build_label
 
 # The first that fits. Names are torch's: dynamo_timed, CompileEventLogger and the passes of inductor.
 _RULES = tuple(
@@ -47,27 +49,51 @@ def find_phase(name: str) -> Phase:
     return LEGEND[_POSITIONS[phase_name]]
 
 
-def label_lane(lane: Lane, threads: int) -> str:
-    """Name a lane as people do: rank and pid, and the thread where a process has several."""
+def name_instant(name: str) -> str:
+    """Return what an instant says of a cache: hit, miss or bypass, as static/js/timeline-draw.mjs reads its name."""
+    match = re.search(r"_(hit\b|miss$|bypass$)", name)
+    return match[1] if match else ""
+
+
+def label_process(lane: Lane) -> str:
+    """Return what tells a lane's process from the others; rank and pid where nothing has to."""
     parts = [f"rank {lane.rank}"] if lane.rank is not None else []
     parts += [f"pid {lane.pid}"] if lane.pid is not None else []
-    parts = parts or [f"process {lane.process_id[:8]}"]
-    return " · ".join([*parts, f"thread {lane.thread}"] if threads > 1 else parts)
+    return lane.name or SEPARATOR.join(parts or [f"process {lane.process_id[:8]}"])
 
 
 def build_lane_headers(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
-    """Return each lane's label and how many rows it has."""
-    processes = [lane.process_id for lane in lanes]
-    return [
-        {"label": label_lane(lane, processes.count(lane.process_id)), "rows": lane.deepest + 1, "last": lane.last_us}
-        for lane in lanes
-    ]
+    """Return each lane's process, its label with the thread where a process has several, and how many rows it has."""
+    threads = Counter(lane.process_id for lane in lanes)
+    headers = []
+    for lane in lanes:
+        process = label_process(lane)
+        label = build_label(process, f"thread {lane.thread}" if threads[lane.process_id] > 1 else "", "")
+        headers.append({"label": label, "process": process, "rows": lane.deepest + 1, "last": lane.last_us})
+    return headers
+
+
+def find_work(stretches: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the window with 95 % of the time of some stretches, each of them whole or not in it.
+
+    Units: microseconds since 1970, like the stretches.
+    """
+    spare_us = sum(end - begin for begin, end in stretches) // 40
+    return _skip(stretches, spare_us)[0], _skip(stretches[::-1], spare_us)[1]
+
+
+def _skip(stretches: Sequence[tuple[int, int]], spare_us: int) -> tuple[int, int]:
+    for begin, end in stretches:
+        spare_us -= end - begin
+        if spare_us < 0:
+            return begin, end
+    return stretches[-1]
 
 
 def write_window(
     lanes: Sequence[Lane],
     windows: Sequence[LaneWindow],
-    compiles: Mapping[int, tuple[str, str | None]],
+    compiles: Mapping[int, tuple[str, str]],
     from_us: int,
     to_us: int,
 ) -> dict[str, Any]:
@@ -99,7 +125,7 @@ def write_window(
         "from_us": from_us,
         "to_us": to_us,
         "names": [[name, _POSITIONS[find_phase(name).name]] for name in names],
-        "compiles": {str(key): list(function) for key, function in compiles.items()},
+        "compiles": {str(key): list(label) for key, label in compiles.items()},
         "lanes": lane_rows,
         "is_coarse": any(window.is_coarse for window in windows),
     }
@@ -121,7 +147,7 @@ def name_processes(lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:
     numbers = number_processes(lanes)
     for lane in lanes:
         lane_event = {"ph": "M", "ts": 0, "pid": numbers[lane.process_id], "tid": lane.thread}
-        yield lane_event | {"name": "process_name", "args": {"name": label_lane(lane, 1)}}
+        yield lane_event | {"name": "process_name", "args": {"name": label_process(lane)}}
         yield lane_event | {"name": "process_sort_index", "args": {"sort_index": numbers[lane.process_id]}}
         yield lane_event | {"name": "thread_name", "args": {"name": f"thread {lane.thread}"}}
 
@@ -181,7 +207,7 @@ def build_strips(
     lanes: Sequence[Lane],
     windows: Sequence[LaneWindow],
     busy: Sequence[tuple[int, int]],
-    functions: Mapping[int, tuple[str, str | None]],
+    labels: Mapping[int, tuple[str, str]],
 ) -> list[StripLane]:
     """Build the strips of the longest phases of each lane; `busy` are the times in which any lane is."""
     scale = _make_scale(busy)
@@ -189,21 +215,18 @@ def build_strips(
     for lane, header, window in zip(lanes, build_lane_headers(lanes), windows):
         longest = heapq.nlargest(DRAWN // len(lanes), window.spans, key=lambda span: span.duration_us or 0)
         spans = tuple(
-            _build_span(span, scale, functions)
-            for span in sorted(longest, key=lambda span: (span.begin_us, span.depth))
+            _build_span(span, scale, labels) for span in sorted(longest, key=lambda span: (span.begin_us, span.depth))
         )
         rows = 1 + max((span.row for span in spans), default=0)
         strips.append(StripLane(header["label"], rows, spans, lane.span_count))
     return strips
 
 
-def _build_span(
-    span: Span, scale: Callable[[int], float], functions: Mapping[int, tuple[str, str | None]]
-) -> StripSpan:
+def _build_span(span: Span, scale: Callable[[int], float], labels: Mapping[int, tuple[str, str]]) -> StripSpan:
     start = scale(span.begin_us)
     width = max(scale(span.begin_us + (span.duration_us or 0)) - start, 0.05)
-    compile_id, function = functions.get(span.compile_key or 0, (span.compile_id, None))
-    texts = [span.name, format_duration(span.duration_us), " ".join(word for word in (compile_id, function) if word)]
+    compile_id, label = labels.get(span.compile_key or 0, (span.compile_id, ""))
+    texts = [span.name, format_duration(span.duration_us), " ".join(word for word in (label, compile_id) if word)]
     return StripSpan(
         span.depth,
         round(start, 2),

@@ -33,7 +33,7 @@ function lettersOn(fill) {
   return readable.get(fill);
 }
 
-// `scene`: ctx, width, height, ratio, colors, data, rects, tops, axis, view, scroll, matches, chosen
+// `scene`: ctx, width, height, ratio, colors, data, rects, tops, folded, axis, view, scroll, matches, chosen
 export function paint(scene) {
   const { ctx, width, height, ratio, colors, data, tops, axis, view, scroll } = scene;
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -47,22 +47,22 @@ export function paint(scene) {
     const top = tops[n] - scroll;
     if (top > height || top + HEAD + lane.rows * ROW < 0) return;
     paintShort(scene, lane, top, at);
-    marks.push(...paintMarks(scene, lane, top, at));
+    marks.push(...paintMarks(scene, n, top, at));
   });
   ctx.textBaseline = "middle";
   for (const it of scene.rects) paintSpan(scene, it, at, tops[it.lane] - scroll);
-  data.lanes.forEach((lane, n) => paintLabel(scene, lane, tops[n] - scroll));
+  data.lanes.forEach((_lane, n) => tops[n] !== tops[n - 1] && paintLabel(scene, n, tops[n] - scroll));
   ruler(scene, scale, step);
   return marks;
 }
 
-function paintSpan({ ctx, colors, data, matches, chosen, width, height }, it, at, top) {
+function paintSpan({ ctx, colors, data, folded, matches, chosen, width, height }, it, at, top) {
   const left = at(it.begin);
   it.x = Math.max(-2, left);
   it.w = Math.max(1, Math.min(at(it.end), width + 2) - it.x - (at(it.end) - left > 3 ? 1 : 0));
   it.y = top + HEAD + it.depth * ROW;
   it.h = ROW - 1;
-  if (it.x > width || it.x + it.w < 0 || it.y > height || it.y + ROW < 0) {
+  if ((it.depth && folded.has(data.lanes[it.lane].process)) || it.x > width || it.x + it.w < 0 || it.y > height || it.y + ROW < 0) {
     it.w = -9; // not under any point
     return;
   }
@@ -92,7 +92,7 @@ function paintSpan({ ctx, colors, data, matches, chosen, width, height }, it, at
 export function label(data, it) {
   const compile = it.depth === 0 && data.compiles[it.key];
   const name = data.names[it.name][0];
-  return compile ? `${name} ${compile[0]}${compile[1] ? ` ${compile[1]}` : ""}` : name;
+  return compile ? `${compile[1]} ${compile[0]}` : name;
 }
 
 function dashed(ctx, color, it) {
@@ -102,12 +102,13 @@ function dashed(ctx, color, it) {
   ctx.setLineDash([]);
 }
 
-function paintShort({ ctx, colors, data, matches }, { short }, top, at) {
+function paintShort({ ctx, colors, data, folded, matches }, { short, process }, top, at) {
   ctx.fillStyle = colors.soft;
   ctx.globalAlpha = matches ? 0.2 : 0.55;
   const first = data.from_us - data.first_us;
   const bucket = Math.max(1, Math.ceil((data.to_us - data.from_us) / BUCKETS));
   for (let n = 0; n < short.length; n += 4) {
+    if (short[n] && folded.has(process)) continue;
     const left = at(first + short[n + 1] * bucket);
     const right = at(first + (short[n + 1] + 1) * bucket);
     const high = Math.max(1.5, Math.min(1, short[n + 3] / bucket) * (ROW - 1));
@@ -116,7 +117,8 @@ function paintShort({ ctx, colors, data, matches }, { short }, top, at) {
   ctx.globalAlpha = 1;
 }
 
-function paintMarks({ ctx, colors, data, width }, { marks }, top, at) {
+function paintMarks({ ctx, colors, data, width }, number, top, at) {
+  const { marks } = data.lanes[number];
   const found = [];
   for (let n = 0; n < marks.length; n += 3) {
     const x = at(marks[n + 1]);
@@ -128,19 +130,28 @@ function paintMarks({ ctx, colors, data, width }, { marks }, top, at) {
     ctx.lineTo(x + 4, top + HEAD - 9);
     ctx.lineTo(x, top + HEAD - 2);
     ctx.fill();
-    found.push({ x: x - 4, y: top + HEAD - 10, w: 8, h: 9, mark: name, count: marks[n + 2], begin: marks[n + 1] });
+    found.push({ x: x - 4, y: top + HEAD - 10, w: 8, h: 9, mark: name, count: marks[n + 2], begin: marks[n + 1], lane: number });
   }
   return found;
 }
 
-function paintLabel({ ctx, colors, width, height }, lane, top) {
+// The label of a process that can be folded says whether it is.
+export function laneLabel(data, folded, n) {
+  const lane = data.lanes[n];
+  if (data.lanes.every((other) => other.process === lane.process)) return lane.label;
+  if (folded.has(lane.process)) return `▸ ${lane.process}`;
+  return n && data.lanes[n - 1].process === lane.process ? lane.label : `▾ ${lane.label}`;
+}
+
+function paintLabel({ ctx, colors, data, folded, width, height }, n, top) {
+  const text = laneLabel(data, folded, n);
   if (top > height || top < -HEAD) return;
   line(ctx, colors.line, 0, 0, [], top, width);
   ctx.font = `600 11px ${colors.font}`;
   ctx.fillStyle = colors.ground;
-  ctx.fillRect(2, top + 2, lane.label.length * 6.6 + 10, 16);
+  ctx.fillRect(2, top + 2, text.length * 6.6 + 10, 16);
   ctx.fillStyle = colors.ink;
-  ctx.fillText(lane.label, 6, top + 10);
+  ctx.fillText(text, 6, top + 10);
 }
 
 function line(ctx, color, x, height, dash, y = 0, width = 0) {

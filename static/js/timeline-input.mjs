@@ -40,7 +40,7 @@ export function listen(canvas, act) {
 
   const release = (event) => {
     if (fingers.delete(event.pointerId) && event.type === "pointerup" && moved < 4 && fingers.size === 0) {
-      act.press(event.offsetX, event.offsetY, event.pointerType === "touch");
+      act.press(event.offsetX, event.offsetY);
     }
   };
   canvas.addEventListener("pointerup", release);
@@ -60,7 +60,8 @@ export function listen(canvas, act) {
     0: act.all,
     Home: act.all,
     Enter: act.enter,
-    Escape: act.leave,
+    Escape: act.close,
+    f: act.foldChosen,
   };
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -72,7 +73,7 @@ export function listen(canvas, act) {
   });
 
   for (const button of document.querySelectorAll("[data-flame]")) {
-    const does = { in: () => act.by(0.5), out: () => act.by(2), all: act.all, idle: () => act.toggleIdle(button) };
+    const does = { in: () => act.by(0.5), out: () => act.by(2), all: act.all, fold: act.foldAll, idle: () => act.toggleIdle(button) };
     button.addEventListener("click", does[button.dataset.flame]);
   }
 }

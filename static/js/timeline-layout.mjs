@@ -40,13 +40,17 @@ export function makeAxis(busy, length) {
   return { total: Math.max(1, total), place, time, cuts: pieces.slice(1).map(([, , on]) => on - gap / 2) };
 }
 
-// Lanes one below the other: where each begins and how high all of them are.
-export function stackLanes(lanes) {
+// Lanes one below the other: where each begins and how high all of them are. All of a folded process share one row.
+export function stackLanes(lanes, folded) {
   let y = RULER;
-  const tops = lanes.map((lane) => {
-    const top = y;
-    y += HEAD + lane.rows * ROW;
-    return top;
+  const tops = [];
+  lanes.forEach((lane, n) => {
+    if (n && folded.has(lane.process) && lanes[n - 1].process === lane.process) {
+      tops.push(tops[n - 1]);
+      return;
+    }
+    tops.push(y);
+    y += HEAD + (folded.has(lane.process) ? 1 : lane.rows) * ROW;
   });
   return { tops, height: y };
 }

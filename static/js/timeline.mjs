@@ -1,10 +1,11 @@
-// The timeline of a run: zoom, move, choose, open. What was drawn last is scaled until the server has sent the window
+// The timeline of a run: zoom, move, choose, fold, details. What was drawn last is scaled until the server has sent the window
 // that is looked at; the address keeps that window, so a shared link shows the same.
-import { duration, clamp, hit, makeAxis, stackLanes, unfold, zoom } from "./timeline-layout.mjs";
+import { HEAD, duration, clamp, hit, makeAxis, stackLanes, unfold, zoom } from "./timeline-layout.mjs";
 import { listen } from "./timeline-input.mjs";
-import { paint, readColors } from "./timeline-draw.mjs";
+import { laneLabel, paint, readColors } from "./timeline-draw.mjs";
 
 const WAIT_MS = 120;
+const MOST_HIGH = 620; // as in app/web/run/timeline.py
 const get = (id) => document.getElementById(id);
 const box = get("flame");
 const canvas = box.querySelector("canvas");
@@ -12,10 +13,15 @@ const ctx = canvas.getContext("2d");
 const tip = get("flame-tip");
 let data = JSON.parse(get("flame-data").textContent);
 const length = Math.max(1, data.last_us - data.first_us);
-const stack = stackLanes(data.lanes);
-const known = { idle: data.busy };
-let axis = makeAxis(data.busy, length);
-let view = { from: axis.place(data.from_us - data.first_us), to: axis.place(data.to_us - data.first_us) };
+const processes = [...new Set(data.lanes.map((lane) => lane.process))];
+const folded = new Set(processes.slice(1)); // the first compiled longest
+const details = get("flame-details");
+const { busy } = data;
+let idle = box.dataset.idle === "shown";
+let stack = stackLanes(data.lanes, folded);
+let axis = makeAxis(idle ? [] : busy, length);
+const placed = ([from, to]) => ({ from: axis.place(from - data.first_us), to: axis.place(to - data.first_us) });
+let view = placed([Number(box.dataset.from), Number(box.dataset.to)]);
 let [rects, marks, scroll, chosen, matches, colors] = [unfold(data.lanes), [], 0, null, null, null];
 let [frame, timer, asked] = [0, 0, null];
 
@@ -26,7 +32,7 @@ function draw() {
   if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
   if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
   colors ??= readColors(canvas);
-  marks = paint({ ctx, width, height, ratio, colors, data, rects, tops: stack.tops, axis, view, scroll, matches, chosen });
+  marks = paint({ ctx, width, height, ratio, colors, data, rects, tops: stack.tops, folded, axis, view, scroll, matches, chosen });
   const shown = axis.time(view.to) - axis.time(view.from);
   get("flame-status").textContent = `${duration(shown)} of ${duration(length)}, from ${duration(axis.time(view.from))}${data.is_coarse && box.dataset.window ? "; zoom in for the shortest" : ""}`;
   canvas.dataset.drawn = `${Math.round(view.from)}-${Math.round(view.to)}`;
@@ -48,12 +54,13 @@ const real = (on) => data.first_us + Math.round(axis.time(on));
 
 function remember() {
   const address = new URL(location.href);
-  const all = view.from <= 0 && view.to >= axis.total;
+  const opening = placed(box.dataset.opening.split(" ").map(Number));
+  const isOpening = Math.abs(view.from - opening.from) < 1 && Math.abs(view.to - opening.to) < 1;
   for (const [name, on] of [["from", view.from], ["to", view.to]]) {
-    if (all) address.searchParams.delete(name);
+    if (isOpening) address.searchParams.delete(name);
     else address.searchParams.set(name, real(on));
   }
-  if (known.idle.length) address.searchParams.set("idle", "1");
+  if (idle) address.searchParams.set("idle", "shown");
   else address.searchParams.delete("idle");
   history.replaceState(null, "", address);
   const share = document.querySelector("#share input");
@@ -89,7 +96,7 @@ async function ask() {
 function say(it) {
   if (it.mark) return [it.count > 1 ? `${it.mark} × ${it.count}` : it.mark, `at ${duration(it.begin)}`];
   const [id, name] = data.compiles[it.key] ?? [null, null];
-  const lines = [data.names[it.name][0], id ? `compile ${id}${name ? ` of ${name}` : ""}` : "no compile"];
+  const lines = [data.names[it.name][0], id ? `${name} ${id}` : "no compile"];
   const took = it.end - it.begin;
   const above = it.parent && it.ended && it.parent.ended && it.parent.end > it.parent.begin;
   const share = above ? `, ${Math.round((100 * took) / (it.parent.end - it.parent.begin))} % of ${data.names[it.parent.name][0]}` : "";
@@ -110,8 +117,67 @@ function hideTip() {
   tip.hidden = true;
 }
 
-function open(it) {
-  if (it?.key) document.dispatchEvent(new CustomEvent("openpage", { detail: `${box.dataset.compile}${it.key}` }));
+// A copy of static files names the file of each page that it has.
+function findPage(address) {
+  const files = get("site-files");
+  return files ? JSON.parse(files.textContent)[address] : address;
+}
+
+// What is known of a phase or an instant, below the timeline, with a link to its compile.
+function showDetails(it) {
+  if (!it) return;
+  const parts = [["Process", data.lanes[it.lane].label]];
+  if (it.mark) parts.push(["At", duration(it.begin)], ["Count", String(it.count)]);
+  else {
+    const { parent } = it;
+    const isKnown = it.ended && parent?.ended && parent.end > parent.begin;
+    const share = isKnown ? `, ${Math.round((100 * (it.end - it.begin)) / (parent.end - parent.begin))}% of ${data.names[parent.name][0]}` : "";
+    parts.push(["Phase", phases[data.names[it.name][1]]], ["Start", duration(it.begin)]);
+    parts.push(["Duration", it.ended ? `${duration(it.end - it.begin)}${share}` : "end not recorded"]);
+    if (data.compiles[it.key]) parts.push(["Compile", data.compiles[it.key][1]]);
+  }
+  details.querySelector("h3").textContent = it.mark ?? data.names[it.name][0];
+  details.querySelector("dl").replaceChildren(...parts.map(pair));
+  const link = details.querySelector("a");
+  const address = it.key && findPage(`${box.dataset.compile}${it.key}`);
+  link.hidden = !address;
+  if (address) {
+    link.href = address;
+    link.textContent = `Open compile ${data.compiles[it.key]?.[0] ?? ""}`;
+  }
+  details.hidden = false;
+  hideTip();
+  details.scrollIntoView({ block: "nearest" });
+  (address ? link : details.querySelector("[data-close]")).focus({ preventScroll: true });
+}
+
+function pair([label, value]) {
+  const row = document.createElement("div");
+  row.append(...[["dt", label], ["dd", value]].map(([tag, textContent]) => Object.assign(document.createElement(tag), { textContent })));
+  return row;
+}
+
+function closeDetails() {
+  if (details.hidden) return hideTip();
+  details.hidden = true;
+  return canvas.focus({ preventScroll: true });
+}
+
+function fold(names, isFolded) {
+  for (const name of names) (isFolded ? folded.add(name) : folded.delete(name));
+  stack = stackLanes(data.lanes, folded);
+  const space = box.querySelector(".flame__space");
+  space.setAttribute("height", Math.min(MOST_HIGH, Math.max(stack.height, Number(space.getAttribute("height")))));
+  const button = document.querySelector("[data-flame=fold]");
+  button?.setAttribute("aria-pressed", String(!folded.size));
+  hideTip();
+  slide(0);
+}
+
+const foldAll = () => fold(processes, !folded.size);
+function foldChosen() {
+  const name = data.lanes[chosen?.lane ?? 0].process;
+  if (processes.length > 1) fold([name], !folded.has(name));
 }
 
 function search() {
@@ -139,21 +205,16 @@ function choose(key) {
 }
 
 function slide(dy) {
-  scroll = Math.max(0, Math.min(stack.height - canvas.clientHeight, scroll + dy));
+  scroll = Math.max(0, Math.min(stack.height - box.clientHeight, scroll + dy));
   redraw();
 }
 
-async function toggleIdle(button) {
-  if (!box.dataset.window) return;
+function toggleIdle(button) {
   const [from, to] = [axis.time(view.from), axis.time(view.to)];
   const all = view.from <= 0 && view.to >= axis.total;
-  if (known.idle.length) known.idle = [];
-  else {
-    const answer = await fetch(`${box.dataset.window}?idle=1&width=1`, { credentials: "same-origin" });
-    known.idle = (await answer.json()).data.busy;
-  }
-  axis = makeAxis(known.idle, length);
-  button.setAttribute("aria-pressed", String(known.idle.length > 0));
+  idle = !idle;
+  axis = makeAxis(idle ? [] : busy, length);
+  button.setAttribute("aria-pressed", String(idle));
   look(all ? { from: 0, to: axis.total } : clamp(axis.place(from), Math.max(20, axis.place(to) - axis.place(from)), axis.total));
 }
 
@@ -165,17 +226,23 @@ const under = (x, y) => hit(marks, x, y) ?? hit(rects, x, y);
 
 function hover(x, y) {
   const it = under(x, y);
-  canvas.style.cursor = it?.key ? "pointer" : "";
+  canvas.style.cursor = it || laneUnder(x, y) ? "pointer" : "";
   if (it) showTip(it, x, y);
   else hideTip();
 }
 
-// A finger has no hovering: its first touch says what it is, the second opens it.
-function press(x, y, touch) {
+// The process whose label lies under a point.
+function laneUnder(x, y) {
+  const n = stack.tops.findIndex((top) => y >= top - scroll && y < top - scroll + HEAD - 10);
+  return processes.length > 1 && n >= 0 && x < laneLabel(data, folded, n).length * 6.6 + 12 ? data.lanes[n].process : null;
+}
+
+function press(x, y) {
   const it = under(x, y);
-  if (!touch || (it && it === chosen)) return open(it);
+  const name = it ? null : laneUnder(x, y);
+  if (name) return fold([name], !folded.has(name));
   chosen = it?.mark ? null : it;
-  hover(x, y);
+  showDetails(it);
   return redraw();
 }
 
@@ -184,10 +251,13 @@ function repaint() {
   redraw();
 }
 
-listen(canvas, { all, by, choose, enter: () => open(chosen), hover, leave: hideTip, move, press, slide, toggleIdle });
+const phases = [...document.querySelectorAll("#flame-legend [data-phase]")].map((dot) => dot.parentElement.textContent.trim());
+listen(canvas, { all, by, choose, enter: () => showDetails(chosen), close: closeDetails, foldAll, foldChosen, hover, leave: hideTip, move, press, slide, toggleIdle });
+details.querySelector("[data-close]").addEventListener("click", closeDetails);
+details.addEventListener("keydown", (event) => event.key === "Escape" && closeDetails());
 get("flame-search").addEventListener("input", search);
 new ResizeObserver(redraw).observe(canvas);
 document.addEventListener("themechange", repaint);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-document.querySelector("[data-flame=idle]")?.setAttribute("aria-pressed", String(known.idle.length > 0));
+document.querySelector("[data-flame=idle]").setAttribute("aria-pressed", String(idle));
 draw();

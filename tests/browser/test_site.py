@@ -111,6 +111,7 @@ def test_timeline_zooms_and_opens_a_compile_without_a_server(open_tab: Open, hos
     canvas.focus()
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("Enter")
+    page.locator("#flame-details a").click()
     page.wait_for_url(re.compile(r"/compiles/\d+/index\.html$"))
 
 

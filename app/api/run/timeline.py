@@ -31,7 +31,7 @@ NameAndPhase = Annotated[
     Keywords(items={"type": ["string", "integer"]}),
     "Name, and place of its phase in the legend.",
 ]
-CompileAndFunction = Annotated[tuple[str | None, ...], "Its compile id and its function."]
+CompileAndLabel = Annotated[tuple[str, ...], "Its compile ID and its label."]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ class WindowQuery:
 class TimelineLane:
     """A thread of a process. Its lists are flat: so many numbers an entry."""
 
-    label: Annotated[str, "Its rank, pid and thread."]
+    label: Annotated[str, "Its process, and the thread where that has several."]
+    process: Annotated[str, "What tells its process from the others: model, rank, pid."]
     rows: Annotated[Count, "How many phases ran inside one another at most."]
     last: Annotated[DurationUs, "When it ended, since `first_us`."]
     spans: Annotated[
@@ -129,8 +130,8 @@ class TimelineWindowJson:
     from_us: Annotated[TimeUs | None, "Where the window begins."]
     to_us: Annotated[TimeUs | None, "Where it ends."]
     names: Annotated[list[NameAndPhase], "What phases are called."]
-    compiles: Annotated[dict[str, CompileAndFunction], "Compiles by their key."]
-    lanes: Annotated[list[TimelineLane], "By rank, process and thread."]
+    compiles: Annotated[dict[str, CompileAndLabel], "Compiles by their key."]
+    lanes: Annotated[list[TimelineLane], "The process that compiled longest first, each by thread."]
     is_coarse: Annotated[
         bool, "Whether the shortest phases are in no sum: more began in the window than are looked at."
     ]

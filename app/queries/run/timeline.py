@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compileboard.app.queries.process_names import load_process_names
 from compileboard.app.schema import published
+from compileboard.collectors.contract.compile_labels import build_label, label_function, label_line, label_role
 
 LANES = 64
 DRAWN = 4000  # spans of one window, all lanes together
@@ -27,6 +29,7 @@ _NEVER_US = 1 << 62
 class Lane:
     """One thread of one process; `deepest` is the most phases that ran inside one another.
 
+    `name` tells its process from the run's others, empty where it has no other.
     Units: microseconds since 1970.
     """
 
@@ -39,6 +42,7 @@ class Lane:
     first_us: int
     last_us: int
     deepest: int
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,9 @@ from lanes as l
 join processes as p on p.id = l.process_id
 where l.run_id = :run_id
   and l.span_count > 0
-order by coalesce(p.rank, 1000000), p.started_us, l.process_id, l.thread
+order by
+  (select sum(c.total_us) from compiles as c where c.process_id = l.process_id) desc, coalesce(p.rank, 1000000),
+  p.started_us, l.process_id, l.thread
 limit :limit
 """
 _DEPTHS = """
@@ -310,7 +316,7 @@ order by begin_us
 limit :most
 """
 FUNCTIONS_SQL = """
-select c.id, c.compile_id, f.name
+select c.id, c.process_id, c.compile_id, f.name, f.file, c.line, c.resumed_at, c.recompiled_from, c.recompile_category
 from json_each(:keys) as wanted
 cross join compiles as c on c.id = wanted.value
 left join functions as f on f.id = c.function_id
@@ -319,8 +325,10 @@ limit :most
 
 
 def list_lanes(reader: sqlite3.Connection, run_id: str, limit: int = LANES) -> list[Lane]:
-    """List a run's lanes, by rank, then by process and thread."""
-    return [Lane(**dict(row)) for row in reader.execute(LANES_SQL, {"run_id": run_id, "limit": limit})]
+    """List a run's lanes, the process that compiled longest first, each by thread."""
+    rows = reader.execute(LANES_SQL, {"run_id": run_id, "limit": limit}).fetchall()
+    names = load_process_names(reader, (row["process_id"] for row in rows))
+    return [Lane(**dict(row), name=names[row["process_id"]]) for row in rows]
 
 
 def list_totals(reader: sqlite3.Connection, run_id: str, limit: int = 500) -> list[NameTotal]:
@@ -370,10 +378,17 @@ def _list_spans(reader: sqlite3.Connection, ids: Sequence[int]) -> Iterator[Span
         yield Span(**dict(row))
 
 
-def list_functions(reader: sqlite3.Connection, keys: Sequence[int]) -> dict[int, tuple[str, str | None]]:
-    """Return compile id and function of compiles, by their numbers."""
-    rows = reader.execute(FUNCTIONS_SQL, {"keys": _json_list(keys), "most": len(keys)})
-    return {key: (compile_id, function) for key, compile_id, function in rows}
+def list_labels(
+    reader: sqlite3.Connection, keys: Sequence[int], *, with_process: bool = False
+) -> dict[int, tuple[str, str]]:
+    """Return compile ID and label of compiles, by their numbers; the process is a part of it if asked for."""
+    rows = reader.execute(FUNCTIONS_SQL, {"keys": _json_list(keys), "most": len(keys)}).fetchall()
+    processes = load_process_names(reader, (row["process_id"] for row in rows)) if with_process else {}
+    labels = {}
+    for key, process_id, compile_id, name, file, line, resumed_at, *role in rows:
+        parts = label_function(name, resumed_at), label_line(file, line), label_role(*role)
+        labels[key] = (compile_id, build_label(processes.get(process_id, ""), *parts))
+    return labels
 
 
 def list_busy(reader: sqlite3.Connection, lanes: Sequence[Lane], gap_us: int) -> list[tuple[int, int]]:

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from compileboard.app.analysis.labels import Phase
 from compileboard.app.analysis.timeline import (
+    LEGEND,
     StripLane,
     build_lane_headers,
     build_strips,
+    find_phase,
+    find_work,
     make_events,
+    name_instant,
     name_processes,
     number_processes,
     write_window,
@@ -29,15 +34,34 @@ _FINE_COLUMNS = 100_000  # so fine that the longest phases are chosen by their l
 
 @dataclass(frozen=True)
 class TimelineScreen:
-    """A run's threads, and what each phase took by its name."""
+    """A run's threads, and what each phase took by its name; `labels` are of the compiles where one took longest."""
 
     lanes: Sequence[Lane]
     totals: Sequence[NameTotal]
+    labels: Mapping[int, tuple[str, str]]
 
     @property
     def headers(self) -> list[dict[str, Any]]:
         """List label and rows of each thread."""
         return build_lane_headers(self.lanes)
+
+    @cached_property
+    def height_rows(self) -> tuple[int, int]:
+        """Return how many lanes and rows are drawn at first: one a process, the busiest whole."""
+        processes = list(dict.fromkeys(lane.process_id for lane in self.lanes))
+        opened = [lane.deepest + 1 for lane in self.lanes if lane.process_id == processes[0]]
+        return len(opened) + len(processes) - 1, sum(opened) + len(processes) - 1
+
+    @cached_property
+    def legend(self) -> list[Phase]:
+        """List the phases that some of its names belong to."""
+        present = {find_phase(total.name).name for total in self.phase_totals}
+        return [phase for phase in LEGEND if phase.name in present]
+
+    @cached_property
+    def instant_kinds(self) -> set[str]:
+        """Return which marks its instants are drawn as: a cache's hit, miss or bypass, or any other."""
+        return {name_instant(total.name) for total in self.totals if total.instant_count}
 
     @cached_property
     def phase_totals(self) -> list[NameTotal]:
@@ -47,7 +71,10 @@ class TimelineScreen:
 
 def build_timeline(reader: sqlite3.Connection, run_id: str) -> TimelineScreen:
     """Read a run's threads, and its phases by name."""
-    return TimelineScreen(timeline.list_lanes(reader, run_id), timeline.list_totals(reader, run_id))
+    totals = timeline.list_totals(reader, run_id)
+    keys = {total.longest_compile_key for total in totals if total.longest_compile_key is not None}
+    labels = timeline.list_labels(reader, sorted(keys), with_process=True)
+    return TimelineScreen(timeline.list_lanes(reader, run_id), totals, labels)
 
 
 @dataclass(frozen=True)
@@ -89,13 +116,46 @@ def read_window(
         row = cached_for_run(reader, run_id, _write_whole)  # what everyone sees first, the slowest of a large run
     else:
         row = _write(reader, lanes, window)
-    busy = cached_for_run(reader, run_id, _list_busy) if with_busy else []
-    return row | {"busy": [at - first_us for stretch in busy for at in stretch]}
+    return row | {"busy": read_busy(reader, run_id, lanes) if with_busy else []}
 
 
 def _write_whole(reader: sqlite3.Connection, run_id: str) -> dict[str, Any]:
     lanes = timeline.list_lanes(reader, run_id)
     return _write(reader, lanes, TimelineWindow(*_span(lanes)))
+
+
+def find_opening(reader: sqlite3.Connection, run_id: str) -> tuple[int, int]:
+    """Return the window that a timeline opens on: the work of the process that compiled longest."""
+    return cached_for_run(reader, run_id, _find_opening)
+
+
+def _find_opening(reader: sqlite3.Connection, run_id: str) -> tuple[int, int]:
+    lanes = timeline.list_lanes(reader, run_id)
+    own = [lane for lane in lanes if lane.process_id == lanes[0].process_id]
+    stretches = timeline.list_busy(reader, own, 0)
+    return find_work(stretches) if stretches else _span(lanes)
+
+
+def read_opening(
+    reader: sqlite3.Connection, run_id: str, lanes: Sequence[Lane]
+) -> tuple[dict[str, Any], tuple[int, int]]:
+    """Read a whole run as finely as the window needs that it opens on, and that window."""
+    row = cached_for_run(reader, run_id, _write_opening)
+    return row | {"busy": read_busy(reader, run_id, lanes)}, find_opening(reader, run_id)
+
+
+def _write_opening(reader: sqlite3.Connection, run_id: str) -> dict[str, Any]:
+    lanes = timeline.list_lanes(reader, run_id)
+    from_us, to_us = _find_opening(reader, run_id)
+    first_us, last_us = _span(lanes)
+    columns = min(_FINE_COLUMNS, DEFAULT_COLUMNS * (last_us - first_us) // max(to_us - from_us, 1))
+    return _write(reader, lanes, TimelineWindow(first_us, last_us, max(columns, DEFAULT_COLUMNS)))
+
+
+def read_busy(reader: sqlite3.Connection, run_id: str, lanes: Sequence[Lane]) -> list[int]:
+    """Read when any lane was busy, two numbers a stretch, since the run's first phase."""
+    first_us, _last_us = _span(lanes)
+    return [at - first_us for stretch in cached_for_run(reader, run_id, _list_busy) for at in stretch]
 
 
 def _list_busy(reader: sqlite3.Connection, run_id: str) -> list[tuple[int, int]]:
@@ -111,7 +171,7 @@ def _span(lanes: Sequence[Lane]) -> tuple[int, int]:
 
 def _write(reader: sqlite3.Connection, lanes: Sequence[Lane], window: TimelineWindow) -> dict[str, Any]:
     windows = _read(reader, lanes, window)
-    return write_window(lanes, windows, _list_functions(reader, windows), window.from_us, window.to_us)
+    return write_window(lanes, windows, _list_labels(reader, windows), window.from_us, window.to_us)
 
 
 def _read(reader: sqlite3.Connection, lanes: Sequence[Lane], window: TimelineWindow) -> list[timeline.LaneWindow]:
@@ -121,11 +181,9 @@ def _read(reader: sqlite3.Connection, lanes: Sequence[Lane], window: TimelineWin
     ]
 
 
-def _list_functions(
-    reader: sqlite3.Connection, windows: Sequence[timeline.LaneWindow]
-) -> Mapping[int, tuple[str, str | None]]:
+def _list_labels(reader: sqlite3.Connection, windows: Sequence[timeline.LaneWindow]) -> Mapping[int, tuple[str, str]]:
     keys = {span.compile_key for window in windows for span in window.spans if span.compile_key is not None}
-    return timeline.list_functions(reader, sorted(keys))
+    return timeline.list_labels(reader, sorted(keys))
 
 
 def read_strips(reader: sqlite3.Connection, screen: TimelineScreen) -> list[StripLane]:
@@ -134,7 +192,7 @@ def read_strips(reader: sqlite3.Connection, screen: TimelineScreen) -> list[Stri
     first_us, last_us = min(lane.first_us for lane in screen.lanes), max(lane.last_us for lane in screen.lanes) + 1
     windows = _read(reader, lanes, TimelineWindow(first_us, last_us, _FINE_COLUMNS))
     busy = timeline.list_busy(reader, lanes, (last_us - first_us) // 200) or [(first_us, last_us)]
-    return build_strips(lanes, windows, busy, _list_functions(reader, windows))
+    return build_strips(lanes, windows, busy, _list_labels(reader, windows))
 
 
 def iterate_events(reader: sqlite3.Connection, lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:

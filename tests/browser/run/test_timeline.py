@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -12,8 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from compileboard.collectors.cli.import_command import import_paths
+from compileboard.collectors.pipeline.log_loader import LoadOptions
 from tests.tools.serving import serving
-from tests.unit.app.explored import explore
+from tests.unit.app.explored import LOGS, explore
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -28,6 +31,20 @@ def timeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     explore(database, payloads=False)
     with closing(sqlite3.connect(database)) as reader:
         (run_id,) = reader.execute("select run_id from lanes order by span_count desc").fetchone()
+    with serving(database) as server:
+        yield f"{server.address}/runs/{run_id}/timeline"
+
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve a run of two processes; give its timeline's address."""
+    folder, database = tmp_path_factory.mktemp("logs"), tmp_path_factory.mktemp("ranked") / "compileboard.db"
+    for name in ("zoo_recompiles", "zoo_graph_breaks"):
+        shutil.copy(LOGS[name], folder)
+    import_paths([str(folder)], str(database), LoadOptions(payloads=False), print_line=lambda _line: None)
+    with closing(sqlite3.connect(database)) as reader:
+        ((run_id, lane_count),) = reader.execute("select run_id, count(*) from lanes group by run_id")
+    assert lane_count == 2
     with serving(database) as server:
         yield f"{server.address}/runs/{run_id}/timeline"
 
@@ -69,7 +86,7 @@ def test_timeline_is_drawn_and_zoomed_by_keyboard_wheel_and_button(tab: Page, ti
     assert pixels(tab) != first
     tab.get_by_role("button", name="All").click()
     settle(tab)
-    assert urlsplit(tab.url).query == ""
+    assert window(tab)[0] <= view[0] < view[1] <= window(tab)[1]
 
 
 def test_a_shared_window_shows_the_same(tab: Page, open_tab: Callable[..., Page], timeline: str) -> None:
@@ -92,14 +109,20 @@ def test_a_phase_is_chosen_by_keys_and_opens_its_compile(tab: Page, timeline: st
     tab.focus(CANVAS)
     tab.keyboard.press("Shift+ArrowRight")
     text = tab.inner_text("#flame-said")
-    assert text.startswith("dynamo, compile ")
+    assert text.startswith("dynamo, ") and "first compile 0/0" in text
     tab.keyboard.press("Shift+ArrowDown")
     assert "% of dynamo" in tab.inner_text("#flame-said")
+    tab.keyboard.press("Enter")
+    assert "of dynamo" in tab.inner_text("#flame-details dl")
+    tab.keyboard.press("Escape")
+    assert not tab.locator("#flame-details").is_visible()
+    assert tab.evaluate("document.activeElement.tagName") == "CANVAS"
+    tab.keyboard.press("Enter")
     tab.keyboard.press("Enter")
     tab.wait_for_url(re.compile(r"/compiles/\d+$"))
 
 
-def test_pointing_says_what_it_is_and_a_click_opens_it(tab: Page, timeline: str) -> None:
+def test_pointing_says_what_it_is_and_a_click_shows_its_details(tab: Page, timeline: str) -> None:
     tab.goto(timeline)
     box = tab.locator(CANVAS).bounding_box()
     assert box is not None
@@ -109,18 +132,41 @@ def test_pointing_says_what_it_is_and_a_click_opens_it(tab: Page, timeline: str)
             break
     tab.mouse.down()
     tab.mouse.up()
+    assert tab.url == timeline
+    tab.locator("#flame-details a").click()
     tab.wait_for_url(re.compile(r"/compiles/\d+$"))
 
 
-def test_search_highlights_and_idle_time_is_cut(tab: Page, timeline: str) -> None:
+def test_search_highlights_and_idle_time_is_folded(tab: Page, timeline: str) -> None:
     tab.goto(timeline)
     plain = pixels(tab)
     tab.fill("#flame-search", "inductor")
     tab.wait_for_timeout(100)
     assert pixels(tab) != plain
-    tab.get_by_role("button", name="Hide idle time").click()
-    tab.wait_for_url(re.compile("idle=1"))
-    assert tab.get_by_role("button", name="Hide idle time").get_attribute("aria-pressed") == "true"
+    button = tab.get_by_role("button", name="Show idle")
+    assert button.get_attribute("aria-pressed") == "false"
+    button.click()
+    tab.wait_for_url(re.compile("idle=shown"))
+    assert button.get_attribute("aria-pressed") == "true"
+    tab.reload()
+    assert button.get_attribute("aria-pressed") == "true"
+
+
+def test_each_process_but_the_busiest_is_folded(tab: Page, ranked: str) -> None:
+    tab.goto(ranked)
+    canvas = tab.locator(CANVAS)
+    button = tab.get_by_role("button", name="Unfold processes")
+    before = canvas.bounding_box()
+    button.click()
+    settle(tab)
+    after = canvas.bounding_box()
+    assert before and after and after["height"] > before["height"]
+    assert button.get_attribute("aria-pressed") == "true"
+    canvas.focus()
+    drawn = pixels(tab)
+    tab.keyboard.press("f")
+    settle(tab)
+    assert pixels(tab) != drawn and button.get_attribute("aria-pressed") == "false"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

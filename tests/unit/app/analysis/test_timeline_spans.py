@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.timeline import find_phase
+from compileboard.app.analysis.timeline import find_phase, find_work, name_instant
 from compileboard.app.queries.run import timeline
 from compileboard.app.queries.run.timeline import Lane
 from compileboard.collectors.contract.events import SpanSeen
@@ -218,3 +218,32 @@ def test_all_but_the_largest_names_are_folded(client: FlaskClient, store: sqlite
     assert "5 more phases" in folded
     assert ">name19<" in shown and ">name05<" in shown and ">name04<" not in shown
     assert ">name04<" in folded and ">name00<" in folded
+
+
+def test_the_opening_holds_most_of_the_work_and_cuts_no_stretch() -> None:
+    assert find_work([(0, 10), (1000, 1980), (5000, 5010)]) == (1000, 1980)
+    assert find_work([(5, 9)]) == (5, 9)
+    assert find_work([(0, 50), (60, 110)]) == (0, 110)
+
+
+def test_a_timeline_opens_on_the_work_with_idle_time_folded(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection, lane: Lane
+) -> None:
+    page = explored_client.get(address(lane, explored_reader)).text
+    busy = timeline.list_busy(explored_reader, [lane], 0)
+    from_us, to_us = find_work(busy)
+    assert f'data-from="{from_us}" data-to="{to_us}"' in page and 'data-idle="shown"' not in page
+    assert 'data-idle="shown"' in explored_client.get(address(lane, explored_reader, "?idle=shown")).text
+    assert explored_client.get(address(lane, explored_reader, "?idle=x")).status_code == 400
+
+
+def test_the_legend_has_only_phases_that_are_there(client: FlaskClient, store: sqlite3.Connection) -> None:
+    tell(store, ("dynamo", "B", 0), ("fx_graph_cache_hit", "i", 3), ("dynamo", "E", 10))
+    legend = client.get(f"/runs/{RUN}/timeline").text.partition('id="flame-legend"')[2].partition("</ul>")[0]
+    shown = [item for item in legend.split("<li") if "hidden>" not in item]
+    assert [word for word in ("dynamo", "inductor", "cache hit", "cache miss") if word in " ".join(shown)] == [
+        "dynamo",
+        "cache hit",
+    ]
+    names = ("fx_graph_cache_miss", "a_hit b", "automatic_dynamic")
+    assert [name_instant(name) for name in names] == ["miss", "hit", ""]
