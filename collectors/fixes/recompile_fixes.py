@@ -29,7 +29,8 @@ _NO_DUCK_SHAPE = "torch.fx.experimental._config.use_duck_shape = False"
 
 _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
-_BLANK = re.compile(r"\{(source|sources|dim|name|symbol|expected)\}")
+_BLANK = re.compile(r"\{(source|sources|dim|name|symbol|expected|expression)\}")
+_SIZE_OF = re.compile(r"(?P<tensor>.+?)\.(?:size\(\)|shape)\[(?P<dim>\d{1,4})\]")
 _BREAK_VALUE = re.compile(r"\b___stack\d+|\btorch_dynamo_resume_in_")
 _RESUME = "torch_dynamo_resume_in_"
 _OWN_ROOT = re.compile(r"^(?:self|G)\b")  # the same object in code after a graph break
@@ -138,7 +139,8 @@ def _shape(facts: RecompileFacts) -> Chosen:
     if "Mod(" in reason or "%" in reason:
         return {"size-multiple": (), "size-compared": ()}
     equal = "==" in reason or reason.startswith("Eq(")
-    if equal and len(_SIZE.findall(reason)) == 2 and not re.search(r"[*+/]", reason) and not facts.source_line:
+    compared = "==" in (facts.source_line or "") or re.search(r"(?:\.shape\b|\.size\().*==", "\n".join(facts.lines))
+    if equal and len(_SIZE.findall(reason)) == 2 and not re.search(r"[*+/]", reason) and not compared:
         return {"sizes-equal": (_NO_DUCK_SHAPE,)}
     return {"size-compared": ()}
 
@@ -201,7 +203,8 @@ def _length(facts: RecompileFacts) -> Chosen:
     line = facts.source_line or ""
     if _MUTATION.search(line):
         return {"list-that-grows": ()}
-    return {"dict-keys" if _OF_DICT.search(line) else "list-length": ()}
+    is_dict = _OF_DICT.search(line) or " != " in facts.reason  # torch writes a dict's length so
+    return {"dict-keys" if is_dict else "list-length": ()}
 
 
 def _is_wrapper(facts: RecompileFacts) -> bool:
@@ -260,13 +263,17 @@ _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
 
 def _fill(title: str, facts: RecompileFacts) -> str:
     changed = _CHANGED.search(facts.reason)
+    size = _SIZE_OF.match(facts.source or "")
+    source, dim = (size["tensor"], int(size["dim"])) if size else (facts.source, facts.dim)
+    name = name_source(source)
     names = {
-        "source": name_source(facts.source),
-        "sources": name_sources((facts.source, *facts.siblings)),
-        "dim": "that differs" if facts.dim is None else str(facts.dim),
-        "name": name_source(facts.source).rpartition(".")[2],
+        "source": name,
+        "sources": name_sources((source, *facts.siblings)),
+        "dim": "that differs" if dim is None else str(dim),
+        "name": name.rpartition(".")[2],
         "symbol": facts.symbol or (changed[1] if changed else "global setting"),
         "expected": name_source(facts.values[0] if facts.values else None, "the other"),
+        "expression": facts.source or "the size",
     }
     # One pass: a source may itself hold braces.
     return _BLANK.sub(lambda blank: names[blank[1]], title)

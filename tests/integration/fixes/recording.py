@@ -1,0 +1,58 @@
+"""Record a program with our hooks and recorder, in this process, and list its causes with their fixes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+import time
+import warnings
+from pathlib import Path
+
+from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.fixes.loading import load_causes
+from compileboard.collectors.observe import hooks
+from compileboard.collectors.pipeline.recorder import Recorder
+from compileboard.collectors.spool.manifest import Manifest
+from compileboard.collectors.store.migrations import migrate
+from tests.integration.fixes.running import Outcome, patched_compile, restored_settings
+
+
+def record_causes(text: str, folder: Path) -> list[Cause]:
+    """Record one program into a database of its own."""
+    spool, path, database = folder / "spool", folder / "program.py", folder / "run.db"
+    spool.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    migrate(database)
+    config = RunConfig(name="program", database=str(database))
+    started_us = time.time_ns() // 1000
+    manifest = Manifest(
+        name="program",
+        database=str(database),
+        run_id="R",
+        started_us=started_us,
+        cwd=str(folder),
+        recorder_process_id="recorder",
+        environment={},
+    )
+    manifest.write(spool)
+    with (
+        restored_settings(),
+        patched_compile(Outcome(), "compiled"),
+        contextlib.redirect_stdout(io.StringIO()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        hooks.install_hooks("R", str(spool), config)
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        finally:
+            hooks.uninstall_hooks()
+    recorder = Recorder(spool, manifest)
+    recorder.start()
+    recorder.step()
+    try:
+        return load_causes(recorder.sink.connection, "R")
+    finally:
+        recorder.sink.connection.close()

@@ -1,0 +1,117 @@
+"""Which fix of a recompile is chosen, and in whose names it is written."""
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compileboard.collectors.contract.categories import BY_NAME
+from compileboard.collectors.decode.guards.recompile_reasons import parse_reason
+from compileboard.collectors.fixes.fix import RecompileFacts
+from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes, suggest_recompile_fixes
+
+NAMES = st.from_regex(r"[a-z]{6,8}", fullmatch=True)
+SOURCES = st.one_of(
+    NAMES,
+    st.builds("{}['{}']".format, NAMES, NAMES),
+    st.builds("___stack{}".format, st.integers(0, 9)),
+    st.builds("___stack0.{}".format, NAMES),
+    st.builds("self.{}".format, NAMES),
+    st.builds("G['{}']".format, NAMES),
+    st.text(max_size=40),
+)
+VALUES = st.sampled_from(["0", "1", "4", "0.5", "None", "'a'", "True", "missing"]) | st.text()
+FACTS = st.builds(
+    RecompileFacts,
+    category=st.sampled_from([*BY_NAME, "of a later version"]),
+    source=st.none() | SOURCES,
+    siblings=st.lists(SOURCES, max_size=2).map(tuple),
+    dim=st.none() | st.integers(0, 5),
+    values=st.lists(VALUES, max_size=3).map(tuple),
+    reason=st.text(max_size=80),
+    function=st.sampled_from([None, "forward", "torch_dynamo_resume_in_forward_at_3", "wrap_inline.<locals>.inner"]),
+    source_line=st.none() | st.text(max_size=40),
+    recompile_count=st.integers(0, 3),
+    after_break=st.booleans(),
+    lines=st.lists(st.text(max_size=30), max_size=3).map(tuple),
+    torch_version=st.sampled_from([(2, 4), (2, 7), (2, 13)]),
+)
+
+
+def choose(category: str, source: str | None = None, **rest: object) -> list[str]:
+    return [suggested.fix.id for suggested in suggest_recompile_fixes(RecompileFacts(category, source, **rest))]  # type: ignore[arg-type]
+
+
+@given(FACTS)
+def test_a_suggestion_has_no_blank_and_settings_that_parse(facts: RecompileFacts) -> None:
+    for suggested in suggest_recompile_fixes(facts):
+        assert suggested.fix.minimum_torch <= facts.torch_version
+        assert "___stack" not in suggested.title and "torch_dynamo_resume_in" not in suggested.title
+        for setting in suggested.settings:
+            assert isinstance(ast.parse(setting).body[0], ast.Assign)
+            assert "___stack" not in setting
+
+
+@given(FACTS, NAMES)
+def test_a_local_of_code_after_a_break_is_never_named(facts: RecompileFacts, name: str) -> None:
+    left = RecompileFacts(facts.category, name, function="torch_dynamo_resume_in_f_at_3", reason=facts.reason)
+    for suggested in suggest_recompile_fixes(left):
+        assert name not in suggested.title.replace(suggested.fix.title, "")
+        assert name not in " ".join(suggested.settings)
+
+
+SIZE = {"category": "tensor_size", "source": "x"}
+INT = {"category": "int_value", "source": "k", "values": ("2",)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "fix_id"),
+    [
+        ({**SIZE, "values": ("4", "5"), "after_break": True}, "value-after-a-break"),
+        ({**SIZE, "values": ("4", "5"), "lines": ("if x.shape[0] == 4:",)}, "size-in-the-code"),
+        ({**SIZE, "values": ("1", "5"), "lines": ("if len(x) > 3:",)}, "size-zero-or-one-branch"),
+        (INT, "int"),
+        ({**INT, "source_line": "for _ in range(k):"}, "int-that-the-code-needs"),
+        ({**INT, "source_line": "x = layers[k](x)"}, "int-that-the-code-needs"),
+        ({"category": "grad_mode", "after_break": True}, "grad-mode"),
+        ({"category": "module_attribute", "source": "self.n", "after_break": True, "values": ("3",)}, "module-int"),
+        ({"category": "other_value", "source": "self.training", "values": ("True",)}, "training"),
+        ({"category": "object_identity", "source": "fn", "file": "torch/_dynamo/external_utils.py"}, "shared-wrapper"),
+        ({"category": "container_length", "source": "d", "reason": "len(d) != 2"}, "dict-keys"),
+    ],
+)
+def test_the_case_is_told_by_what_is_recorded(facts: dict[str, object], fix_id: str) -> None:
+    assert choose(**facts)[0] == fix_id  # type: ignore[arg-type]
+
+
+def test_equal_sizes_are_the_codes_where_it_compares_them() -> None:
+    sizes, reason = "x.size()[1], x.size()[0]", "x.size()[1] == x.size()[0]"
+    assert choose("symbolic_shape", sizes, reason=reason) == ["sizes-equal"]
+    assert choose("symbolic_shape", sizes, reason=reason, source_line="if x.shape[0] == x.shape[1]:") == [
+        "size-compared"
+    ]
+
+
+def test_titles_and_settings_are_in_the_users_names() -> None:
+    facts = RecompileFacts("tensor_size", "batch['user']", ("batch['item']",), dim=0, values=("4", "5"))
+    (first, *_) = suggest_recompile_fixes(facts)
+    assert first.title == "Mark dimension 0 of batch['user'] and batch['item'] dynamic before the first call"
+    assert first.settings == ("torch.compiler.config.dynamic_sources = \"L['batch']['user']:0,L['batch']['item']:0\"",)
+    older = RecompileFacts(
+        facts.category, facts.source, facts.siblings, dim=0, values=facts.values, torch_version=(2, 9)
+    )
+    assert suggest_recompile_fixes(older)[0].settings == (
+        "torch.compiler.config.dynamic_sources = \"L['batch']['user'],L['batch']['item']\"",
+    )
+
+
+def test_a_guard_alone_has_the_titles_as_its_suggestion() -> None:
+    guard = parse_reason("0/0: tensor 'x' size mismatch at index 0. expected 4, actual 8")
+    assert guard.suggestion == (
+        "Mark dimension 0 of x, and of inputs that share its size, dynamic before the first call. "
+        "Or pad x to a few fixed sizes and cut the result"
+    )
+    assert describe_guard_fixes(guard, function="torch_dynamo_resume_in_f_at_9") == (
+        "Remove the graph break before this code. Or compile with dynamic=True, which keeps the break"
+    )
