@@ -49,6 +49,8 @@ _WRAPPED = re.compile(
     r"^(?:Encountered graph break when attempting to (?:trace|store)\b|Failed to handle graph break\b)"
 )
 
+_DATA_DEPENDENT = ("Could not guard on data-dependent expression", "Could not extract specialized integer from")
+
 # What differs from call to call in a reason, most specific first; each becomes a placeholder of its own.
 _VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
@@ -78,6 +80,9 @@ class BreakMessage:
     def reason(self) -> str:
         """Return the paragraph that names what broke, without torch's wrapping around it."""
         inner = [part for part in self.head if not _WRAPPED.match(part)]
+        guard = next((part for part in inner if part.startswith(_DATA_DEPENDENT)), None)
+        if guard is not None:  # advice on how to debug comes after it
+            return guard
         for part in reversed(inner):
             if break_registry.ids_of_type(part):
                 return part

@@ -22,10 +22,21 @@ def list_uses(statement: Statement, node: ast.AST, following: Sequence[Statement
     use, names = _climb(statement, node)
     uses: set[Use] = {use} if use else set()
     for name in names:
-        uses |= _list_name_uses(name, following, depth)
+        if use != "arithmetic" or not _is_tensor(name, following):
+            uses |= _list_name_uses(name, following, depth)
     if not uses:
         uses.add("unknown")
     return uses
+
+
+def _is_tensor(name: str, following: Sequence[Statement | str]) -> bool:
+    """Return True if a name that was computed with a number is a tensor: it has methods or is indexed."""
+    for statement in following:
+        for node in statement.nodes() if isinstance(statement, Statement) else ():
+            value = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
+            if isinstance(value, ast.Name) and value.id == name:
+                return True
+    return False
 
 
 def _list_name_uses(name: str, following: Sequence[Statement | str], depth: int) -> set[Use]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from compileboard.collectors.fixes.break_sites.statement import (
 from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
 from compileboard.collectors.fixes.fix import BreakFacts, LineEdit, SuggestedFix
 
+_BREAKS = re.compile(r"\.item\(|\.tolist\(|\bprint\(|\bgraph_break\(|\blog(?:ger|ging)?\.\w+\(|\btime\.|\.numpy\(")
 _GENERIC = {
     "expression": "the call",
     "call": "the call",
@@ -59,6 +61,14 @@ class BreakSite:
         """Return the loop or `with` around the line."""
         return find_block(self.facts, self.statement) if self.statement else None
 
+    @cached_property
+    def hides_breaks(self) -> bool:
+        """Return True if the loop has more such lines: without this break the next sends all of it to eager."""
+        if not self.facts.skipped_count or self.block not in ("for", "while"):
+            return False
+        texts = [part if isinstance(part, str) else part.text for part in self.following]
+        return any(_BREAKS.search(text) for text in texts)
+
     def find_call(self, *names: str) -> ast.Call | None:
         """Return the first call whose dotted name ends with one of the names."""
         for call in self.calls:
@@ -89,7 +99,7 @@ class BreakSite:
             function = (self.facts.function or "").rsplit(".", 1)[-1]
             title += f": all of {f'`{function}`' if function.isidentifier() else 'the function'} runs eagerly now"
         edits = (edit,) if edit is not None else ()
-        if self.facts.torch_version < fix.minimum_torch:
+        if self.facts.torch_version < fix.minimum_torch or self.hides_breaks:
             edits, settings = (), ()
         return SuggestedFix(fix, title, edits, settings)
 

@@ -68,6 +68,8 @@ def choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
         return [site.suggest("numpy_random_torch", expression=site.quote(drawn))]
     if listed := site.find_call("tolist"):
         return choose_for_list(site, listed)
+    if computed := next((call for call in site.calls if dotted_name(call.func).startswith(("np.", "numpy."))), None):
+        return [site.suggest("numpy_as_torch", expression=site.quote(computed))]
     if any(is_read(call) for call in site.calls):
         return choose_for_item(site)
     return [site.suggest("item_captured", expression="the number")]
@@ -96,9 +98,10 @@ def _is_split(parent: ast.AST) -> bool:
 def choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
     """Choose for an operator whose output's size depends on the data."""
     operator = site.facts.context or site.facts.explanation
-    call = site.find_call("nonzero", "argwhere", "where", "unique", "unique_consecutive", "repeat_interleave")
-    call = call or site.find_call("masked_select", "bincount")
-    masked = next((n for n in (site.statement.nodes() if site.statement else ()) if isinstance(n, ast.Subscript)), None)
+    nodes = list(site.statement.nodes()) if site.statement else []
+    masked = next((n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load)), None)
+    names = ("nonzero", "argwhere", "where") if "nonzero" in operator else ("unique", "unique_consecutive")
+    call = site.find_call(*names, "repeat_interleave", "masked_select", "bincount")
     expression = site.quote(call or masked) or "the operator"
     settings = () if _sizes_decide(site) else (CAPTURE_SHAPES,)
     captured = site.suggest("shape_captured", settings=settings, expression=expression)
@@ -109,13 +112,11 @@ def choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
     if call is not None and "nonzero" in operator:
         argument = call.args[0] if call.args else call.func.value if isinstance(call.func, ast.Attribute) else None
         tensor = site.quote(argument)
-        return [site.suggest("nonzero_static", tensor=tensor.strip("`") if tensor else None), captured]
-    if masked is not None and site.statement is not None and isinstance(masked.ctx, ast.Load):
-        names = {
-            "tensor": site.statement.segment(masked.value),
-            "mask": site.statement.segment(masked.slice),
-        }
-        return [site.suggest("mask_where", given=names), captured]
+        return [captured, site.suggest("nonzero_static", tensor=tensor.strip("`") if tensor else None)]
+    if masked is not None and site.statement is not None:
+        text = site.statement.segment
+        where = site.suggest("mask_where", tensor=text(masked.value), mask=text(masked.slice))
+        return [where, captured] if site.find_call("sum", "mean") else [captured, where]
     return [captured]
 
 

@@ -302,3 +302,22 @@ def test_words_of_a_skip_count_before_and_in_the_reason_alone() -> None:
         (f"Graph break\nReason: x\nUser code traceback:\n {skip} x\n", "unknown"),
     ):
         assert parse_break(text, NAMER)["outcome"] == outcome, text
+
+
+def test_a_data_dependent_guard_is_named_and_not_the_advice_on_debugging_after_it() -> None:
+    text = """Graph break in user code at /srv/model.py:8
+Graph Break Reason: Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):
+
+Could not guard on data-dependent expression zuf1 (unhinted: zuf1).  (Size-like symbols: none)
+
+consider using data-dependent friendly APIs such as guard_or_false, guard_or_true and statically_known_true.
+
+For C++ stack trace, run with TORCHDYNAMO_EXTENDED_DEBUG_CPP=1
+For more information about this error, see: https://pytorch.org/docs/main/generated/exportdb/index.html
+
+User code traceback:
+  File "/srv/model.py", line 8, in f
+    r = np.random.normal() * 0
+"""
+    reason = parse_break(text, PathNamer(["/srv"]))["reason"]
+    assert reason.startswith("Could not guard on data-dependent expression zuf1")
