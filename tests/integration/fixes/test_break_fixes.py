@@ -43,9 +43,8 @@ def test_each_pairs_own_break_gets_its_fix_and_following_it_removes_the_break(te
     path = tmp_path / "recorded.py"
     path.write_text(text, encoding="utf-8")
     follow_each(path, tmp_path)
-    suggested = {
-        one.fix.id for facts in list_break_facts(run_program(path), path) for one in suggest_break_fixes(facts)
-    }
+    recorded = list_break_facts(run_program(path), path)
+    suggested = {suggestion.fix.id for facts in recorded for suggestion in suggest_break_fixes(facts)}
     expected = {fix.id for fix in BREAK_FIXES.values() if fix.before == text}
     assert expected <= suggested or PAIRS[text] == "try_condition"
 
