@@ -15,6 +15,7 @@ from compileboard.command_line import SETTINGS, Entry, Group, run_group
 
 COMMANDS = {
     "run": Entry("run:run", "Observe a command and everything it starts."),
+    "try": Entry("try_command:try_fix", "Run a recorded program again with a fix applied to a copy, and compare."),
     "import": Entry(
         "import_command:import_command",
         "Read torch's own trace logs (TORCH_TRACE) and upstream's benchmark results.",
@@ -38,6 +39,7 @@ examples:
   {collect} bench                        the built-in suite, eager and compiled
   {collect} list
   {collect} show 01JD
+  {collect} try 01JD --fix 1             on a copy: your files stay as they are
   {serve}            then open http://127.0.0.1:8000
 """
 

@@ -39,7 +39,7 @@ class RunStarted(Event):
     name: str
     suite: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
-    source: str = "live"  # live | import | bench
+    source: str = "live"  # live | import | bench | trial
     level: str = "light"
     keep_source: bool = True
     argv: list[str] = field(default_factory=list)

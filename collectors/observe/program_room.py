@@ -27,7 +27,7 @@ def widen_program() -> None:
         return
     widen(threading.Thread._bootstrap)  # type: ignore[attr-defined]
     if not (sys.flags.inspect or sys.flags.interactive):  # a prompt that follows is C's own
-        atexit.register(_end_by_sigint)
+        atexit.register(end_by_sigint)
         sys.addaudithook(_make_hook())
 
 
@@ -99,7 +99,7 @@ def report(error: BaseException) -> None:
         sys.__excepthook__(type(error), error, trace)
 
 
-def _end_by_sigint() -> None:
+def end_by_sigint() -> None:
     """Die of SIGINT, as a program does that Ctrl-C ended: its shell then knows. The last of the exit handlers."""
     if any(_interrupted):
         for stream in (sys.stdout, sys.stderr):

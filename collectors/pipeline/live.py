@@ -188,7 +188,7 @@ TRACE_NAME = "trace"
 
 
 def prepare(
-    command: list[str], config: RunConfig, environment: Mapping[str, str], cwd: str | None
+    command: list[str], config: RunConfig, environment: Mapping[str, str], cwd: str | None, source: str = "live"
 ) -> tuple[Path, Manifest]:
     """Describe the run and make its spool folder; what of it cannot be asked for is a trouble of the run.
 
@@ -206,6 +206,7 @@ def prepare(
         cwd=cwd,
         code_folder=lambda: program_folder(command, cwd or os.curdir),
         run_id=joined,
+        source=source,
         troubles=troubles,
     )
     folder = spool_folder(manifest, environment, shared=joined is not None)
@@ -236,9 +237,16 @@ class Launch:
     """The recording of a program, from before its start to after its end. Nothing but the constructor raises."""
 
     def __init__(
-        self, command: list[str], config: RunConfig, environment: Mapping[str, str], print_line: Callable[[str], None]
+        self,
+        command: list[str],
+        config: RunConfig,
+        environment: Mapping[str, str],
+        print_line: Callable[[str], None],
+        *,
+        cwd: str | None = None,
+        source: str = "live",
     ) -> None:
-        folder, self.manifest = prepare(command, config, environment, current_folder())
+        folder, self.manifest = prepare(command, config, environment, cwd or current_folder(), source)
         for _, trouble in self.manifest.troubles:
             print_line(trouble)
         self.recording = Recording(folder, self.manifest, print_line)

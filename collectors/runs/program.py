@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from compileboard.exit_codes import NOT_EXECUTABLE, NOT_FOUND
 
@@ -83,6 +83,7 @@ class ProgramExit:
 
     exit_code: int | None
     signal_number: int | None = None
+    is_interrupted: bool = False  # a SIGINT came meanwhile, whatever the program made of it
 
 
 class CannotRun(Exception):
@@ -108,17 +109,23 @@ def check_program(command: list[str], environment: Mapping[str, str]) -> None:
     raise CannotRun(f"there is no program {word!r}", NOT_FOUND)
 
 
-def run_program(command: list[str], environment: Mapping[str, str], beat: Callable[[], None]) -> ProgramExit:
+def run_program(
+    command: list[str], environment: Mapping[str, str], beat: Callable[[], None], **streams: Any
+) -> ProgramExit:
     """Run a program to its end; call `beat` again and again meanwhile, which must not raise.
+
+    `streams` are those of subprocess.Popen, where they are not ours.
 
     Raises: CannotRun if it cannot be started.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     group = GroupWatch()
+    is_interrupted = False
     try:
-        program = _start(command, environment, mask, group)
+        program = _start(command, environment, mask, group, streams)
         while program.poll() is None:
             received = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, STEP_S)
+            is_interrupted |= received is not None and received.si_signo == signal.SIGINT
             if received is not None and _is_for_program(received, group) and program.poll() is None:
                 program.send_signal(received.si_signo)
             beat()
@@ -126,17 +133,21 @@ def run_program(command: list[str], environment: Mapping[str, str], beat: Callab
         group.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     code = program.returncode
-    return ProgramExit(code) if code >= 0 else ProgramExit(None, -code)
+    return ProgramExit(code if code >= 0 else None, -code if code < 0 else None, is_interrupted)
 
 
 def _start(
-    command: list[str], environment: Mapping[str, str], mask: set[int | signal.Signals], group: GroupWatch
+    command: list[str],
+    environment: Mapping[str, str],
+    mask: set[int | signal.Signals],
+    group: GroupWatch,
+    streams: Mapping[str, Any],
 ) -> subprocess.Popen[bytes]:
     def unblock() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     try:
-        return subprocess.Popen(command, env=environment, preexec_fn=unblock, close_fds=False)
+        return subprocess.Popen(command, env=environment, preexec_fn=unblock, close_fds=False, **streams)
     except FileNotFoundError:
         raise CannotRun(f"there is no program {command[0]!r}, or not the interpreter it names", NOT_FOUND) from None
     except PermissionError:

@@ -24,7 +24,7 @@ class Manifest(RunConfig):
 
     run_id: str
     started_us: int
-    source: str = "live"  # live | bench
+    source: str = "live"  # live | bench | trial
     argv: list[str] = field(default_factory=list)
     cwd: str | None = None
     recorder_process_id: str = ""

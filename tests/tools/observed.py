@@ -95,6 +95,18 @@ class Workplace:
         rest = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": self.folder, **rest}
         return subprocess.Popen(whole, env=self.environ(), **rest)
 
+    def start_command(self, *arguments: Any) -> subprocess.Popen[str]:
+        """Start one command of the collector and do not wait for it."""
+        command = [PYTHON, "-m", "compileboard.collectors", *map(str, arguments)]
+        return subprocess.Popen(
+            command,
+            env=self.environ(),
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
     def rows(self, sql: str, **values: Any) -> list[dict[str, Any]]:
         if not self.database.exists():
             return []

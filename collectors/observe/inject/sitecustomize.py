@@ -12,10 +12,14 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class _Finder:
-    """An import hook that waits for the program's own import of torch._dynamo, then installs the hooks."""
+    """An import hook that waits for the program's own import of a module, then calls a function."""
+
+    def __init__(self, name, after):
+        self._name = name
+        self.after = after
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch._dynamo":
+        if name != self._name:
             return None
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
@@ -29,7 +33,7 @@ class _Finder:
 
 
 class _Loader:
-    """torch._dynamo's loader while it is executed; installs the hooks at its end."""
+    """A module's loader while it is executed; calls the finder's function at its end."""
 
     def __init__(self, loader, finder):
         self._loader = loader
@@ -48,7 +52,7 @@ class _Loader:
             sys.meta_path.remove(self._finder)
         except ValueError:
             pass
-        _install()
+        self._finder.after()
 
 
 def _load(module):
@@ -88,6 +92,31 @@ def _widen_program():
         _report_error("cannot give this process room on its frame stack", error)
 
 
+def _start_trial():
+    """Apply a fix that `try` tries, and record what compiled functions return."""
+    try:
+        steps = _load(".observe.trial").start_trial()
+    except Exception as error:
+        _report_error("cannot try a fix in this process", error)
+        return
+    for name, step in steps.items():
+        after = _guard(step)
+        if name in sys.modules:
+            after()
+        else:
+            sys.meta_path.insert(0, _Finder(name, after))
+
+
+def _guard(step):
+    def after():
+        try:
+            step()
+        except Exception as error:
+            _report_error("cannot try a fix in this process", error)
+
+    return after
+
+
 def _report_error(problem, error):
     if os.environ.get("COMPILEBOARD_DEBUG"):
         sys.stderr.write("compileboard: %s: %r\n" % (problem, error))
@@ -108,7 +137,9 @@ if os.environ.get("COMPILEBOARD_SPOOL") and sys.version_info >= (3, 10):
     if "torch._dynamo" in sys.modules:
         _install()
     else:
-        sys.meta_path.insert(0, _Finder())
+        sys.meta_path.insert(0, _Finder("torch._dynamo", _install))
+    if os.environ.get("COMPILEBOARD_TRIAL"):  # after the hooks: settings of a trial may import torch._dynamo
+        _start_trial()
     if os.environ.get("COMPILEBOARD_STACK_ROOM"):
         _widen_program()
 _chain()

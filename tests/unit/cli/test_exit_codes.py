@@ -25,7 +25,7 @@ READING = {
         ["trash", "list"],
         ["audit"],
     ),
-    collect: (["list"], ["show", "X"], ["index"]),
+    collect: (["list"], ["show", "X"], ["index"], ["try", "X", "--fix", "1"]),
 }
 NAMING = {
     dashboard: (
@@ -39,7 +39,7 @@ NAMING = {
         ["trash", "restore", "NOPE"],
         ["alerts", "list", "--rule", "nope"],
     ),
-    collect: (["show", "NOPE"], ["index", "NOPE"], ["retry", "NOPE"]),
+    collect: (["show", "NOPE"], ["index", "NOPE"], ["retry", "NOPE"], ["try", "NOPE", "--fix", "1"]),
 }
 
 

@@ -1,0 +1,255 @@
+"""Record the calls of compiled functions in a trial: how long each took, and what it returned.
+
+Only the outermost call counts: a compiled module inside a compiled function is part of it. Torch must be imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import re
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .torch_compat import exclude_from_dynamo
+from .trial_plan import CALLS_PREFIX
+
+MOST_CALLS = 20_000  # whose times are recorded
+FIRST_CALLS = 32  # whose values are recorded; of the later ones those whose number is a power of two
+MOST_LEAVES = 256  # values of one call
+MOST_ELEMENTS = 512  # of one tensor, evenly spread; with its sum, absolute sum, minimum and maximum
+MOST_BYTES = 64 << 20  # of one process
+MOST_DEPTH = 20
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+
+
+class CallRecorder:
+    """The recorder of one process's compiled calls. Nothing of it raises into the program."""
+
+    def __init__(self, folder: str, probe_folder: str) -> None:
+        self._folder = folder
+        self._probe_folder = probe_folder
+        self._depth = threading.local()
+        self._lock = threading.Lock()
+        self._names: dict[str, int] = {}
+        self._call_count = 0
+        self._written_bytes = 0
+        self._has_watched_modules = self._has_probed = False
+        self._torch: Any = None
+
+    def watch(self, torch: Any) -> None:
+        """Record from now on what `torch.compile` makes."""
+        self._torch = torch
+        original = torch.compile
+
+        @functools.wraps(original)
+        def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+            compiled = original(model, *args, **kwargs)
+            try:
+                if kwargs.get("backend", "inductor") == "inductor":
+                    self._probe_processor()
+                return compiled if model is None else self._wrap(compiled)
+            except Exception:
+                return compiled
+
+        torch.compile = compile
+
+    def _wrap(self, compiled: Any) -> Any:
+        """Return what the program gets in place of a compiled function; a compiled module stays the object it is."""
+        if not self._has_watched_modules:
+            self._has_watched_modules = True
+            self._watch_modules(sys.modules["torch._dynamo.eval_frame"].OptimizedModule)
+        # Already recorded, or no compiled function: `torch.compile(…, disable=True)` gives back what it got.
+        if not hasattr(compiled, "_torchdynamo_orig_callable") or not callable(getattr(compiled, "__get__", None)):
+            return compiled
+        name = self._name(getattr(compiled, "__qualname__", "") or repr(compiled))
+        record = self._record
+
+        @functools.wraps(compiled)
+        def compiled_call(*args: Any, **kwargs: Any) -> Any:
+            return record(name, compiled, args, kwargs)
+
+        compiled_call._torchdynamo_wrapper_id = id(compiled_call)  # type: ignore[attr-defined]  # dynamo unwraps by it
+        self._exclude(compiled_call)
+        return compiled_call
+
+    def _probe_processor(self) -> None:
+        """Ask inductor now what the processor can: 11 s in an empty cache folder, and no part of a compile.
+
+        Both sides of a trial share a folder for this alone; inductor remembers the answer.
+        """
+        if self._has_probed or self._torch.cuda.is_available():
+            return
+        self._has_probed = True
+        import torch._inductor.cpu_vec_isa as probe
+
+        variable = "TORCHINDUCTOR_CACHE_DIR"
+        own = os.environ.get(variable)
+        os.environ[variable] = self._probe_folder
+        try:
+            probe.pick_vec_isa()
+        finally:
+            if own is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = own
+
+    def _watch_modules(self, module_class: Any) -> None:
+        original = module_class.__call__
+        names: dict[int, str] = {}
+        record = self._record
+
+        @functools.wraps(original)
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+            name = names.get(id(module))
+            if name is None:
+                name = names[id(module)] = self._name(type(module._orig_mod).__qualname__)
+            return record(name, original, (module, *args), kwargs)
+
+        self._exclude(__call__)
+        module_class.__call__ = __call__
+
+    @staticmethod
+    def _exclude(wrapper: Any) -> None:
+        """Exclude our own frames from dynamo, where a compiled function calls another after a graph break."""
+        for function in (wrapper, CallRecorder._record):
+            exclude_from_dynamo(function.__code__)
+
+    def _name(self, name: str) -> str:
+        """Return a name that tells several compiled functions of one name apart, in the order they were made."""
+        number = self._names[name] = self._names.get(name, 0) + 1
+        return name if number == 1 else f"{name} #{number}"
+
+    def _record(self, name: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        depth = self._depth
+        if getattr(depth, "inside", False):
+            return call(*args, **kwargs)
+        depth.inside = True
+        try:
+            before = self._observe()
+            start_ns = time.perf_counter_ns()
+            result = call(*args, **kwargs)
+            self._synchronize()
+            took_us = (time.perf_counter_ns() - start_ns) / 1000
+        finally:
+            depth.inside = False
+        try:
+            self._write(name, took_us, before, self._observe(), result)
+        except Exception as error:
+            self._append({"lost": f"{type(error).__name__}: {error}"[:200]})
+        return result
+
+    def _synchronize(self) -> None:
+        try:
+            cuda = self._torch.cuda
+            if cuda.is_initialized() and not cuda.is_current_stream_capturing():
+                cuda.synchronize()
+        except Exception:
+            return
+
+    def _observe(self) -> tuple[int, str]:
+        """Return how many frames dynamo has compiled, and where the random number generators are."""
+        try:
+            self._synchronize()
+            torch = self._torch
+            counters = sys.modules["torch._dynamo.utils"].counters
+            position = str(zlib.crc32(torch.default_generator.get_state().numpy().tobytes()))
+            if torch.cuda.is_initialized():
+                position += f" {torch.cuda.default_generators[torch.cuda.current_device()].get_offset()}"
+            return int(counters["frames"]["total"]), position
+        except Exception:
+            return 0, ""
+
+    def _write(self, name: str, took_us: float, before: Any, after: Any, result: Any) -> None:
+        with self._lock:
+            number = self._call_count
+            self._call_count += 1
+        if number >= MOST_CALLS:
+            return
+        body: dict[str, Any] = {"call": number, "name": name, "us": round(took_us, 3)}
+        if after[0] != before[0]:
+            body["compiled"] = True
+        if after[1] != before[1]:
+            body["random"] = True
+        if (number < FIRST_CALLS or number & (number - 1) == 0) and self._written_bytes < MOST_BYTES:
+            with self._torch.no_grad():
+                body["value"] = self._describe(result)
+        self._append(body)
+
+    def _append(self, body: dict[str, Any]) -> None:
+        text = json.dumps(body) + "\n"
+        try:
+            with self._lock, open(os.path.join(self._folder, f"{CALLS_PREFIX}{os.getpid()}"), "a") as file:
+                if not file.tell():
+                    rank = os.environ.get("RANK")
+                    file.write(json.dumps({"argv": sys.argv, "rank": rank, "start_ns": time.time_ns()}) + "\n")
+                file.write(text)
+                self._written_bytes += len(text)
+        except OSError:
+            return
+
+    def _describe(self, result: Any) -> list[list[Any]]:
+        """List the leaves of a value with their paths."""
+        leaves: list[list[Any]] = []
+        for path, leaf in _walk(result, "", 0):
+            if len(leaves) >= MOST_LEAVES:
+                leaves.append(["", "cut", None])
+                break
+            leaves.append([path, *self._describe_leaf(leaf)])
+        return leaves
+
+    def _describe_leaf(self, leaf: Any) -> list[Any]:
+        if isinstance(leaf, self._torch.Tensor):
+            return self._describe_tensor(leaf)
+        if isinstance(leaf, (bool, int, float)):
+            return ["number", type(leaf).__name__, [leaf]]
+        if leaf is None or isinstance(leaf, (str, bytes)):
+            return ["text", type(leaf).__name__, _ADDRESS.sub("0x", repr(leaf))[:500]]
+        if type(leaf).__module__ == "numpy":
+            return self._describe_tensor(self._torch.as_tensor(leaf))
+        return ["other", type(leaf).__qualname__]
+
+    def _describe_tensor(self, tensor: Any) -> list[Any]:
+        torch = self._torch
+        try:
+            values = tensor.detach()
+            if values.layout != torch.strided:
+                values = values.to_dense()
+            dtype, shape = str(values.dtype).removeprefix("torch."), list(values.shape)
+            if values.is_complex():
+                values = torch.view_as_real(values)
+            flat = values.reshape(-1).to(device="cpu")
+            is_exact = not flat.dtype.is_floating_point
+            wide = flat.to(torch.int64 if is_exact else torch.float64)
+            step = -(-wide.numel() // MOST_ELEMENTS) or 1
+            sums: list[Any] = []
+            if step > 1 and is_exact:
+                sums = [zlib.crc32(wide.numpy().tobytes())]
+            elif step > 1:
+                sums = [float(wide.mean()), float(wide.abs().mean()), float(wide.min()), float(wide.max())]
+            return ["tensor", dtype, wide[::step].tolist(), shape, sums]
+        except Exception as error:  # a subclass that has no values of its own
+            return ["other", f"{type(tensor).__qualname__} ({type(error).__name__})"]
+
+
+def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested containers and dataclasses, each with the way to it."""
+    if depth > MOST_DEPTH:
+        yield path, None
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield from _walk(entry, f"{path}[{key!r}]", depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for index, entry in enumerate(value):
+            yield from _walk(entry, f"{path}[{index}]", depth + 1)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _walk(getattr(value, field.name, None), f"{path}.{field.name}", depth + 1)
+    else:
+        yield path, value

@@ -1,0 +1,196 @@
+"""The result of a trial: what changed beyond noise from the program as it is to the program with a fix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from compileboard.collectors.contract.verdicts import ComparedMetric, Measurement, Verdict, decide
+from compileboard.collectors.store.dashboard.trials import Outcome
+from compileboard.collectors.trials.calls import FEWEST_CALLS, pick_step
+from compileboard.collectors.trials.execution import STDERR, STDOUT, Execution, read_tail
+from compileboard.collectors.trials.outputs import OutputComparison, compare_outputs
+
+COUNTS = (
+    ComparedMetric("graph_break_count", "Graph breaks", "down_is_good", "count"),
+    ComparedMetric("recompile_count", "Recompiles", "down_is_good", "count"),
+    ComparedMetric("recompile_limit_count", "Recompile limits reached", "down_is_good", "count"),
+    ComparedMetric("failure_count", "Failures", "down_is_good", "count"),
+)
+COMPILE_TIME = ComparedMetric("compile_s", "Compile time", "down_is_good")
+STEP = ComparedMetric("abs_latency_ms", "Step", "down_is_good")
+_ALWAYS = ("graph_break_count", "recompile_count")
+MOST_SAMPLES = 2_000
+_NOUNS = {
+    "graph_break_count": "breaks",
+    "recompile_count": "recompiles",
+    "recompile_limit_count": "recompile limits",
+    "failure_count": "failures",
+}
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a trial came to. `missing` says why the fix had no part in it, `failure` what the fixed program raised."""
+
+    verdicts: tuple[Verdict[ComparedMetric], ...]
+    output: OutputComparison
+    step_name: str | None
+    missing: str | None
+    failure: str | None
+    failure_text: str
+    is_interrupted: bool
+    base_failure: str | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the outcome; the first that fits."""
+        if self.is_interrupted:
+            return "interrupted"
+        if self.failure is not None:
+            return "failed"
+        if self.missing is not None:
+            return "not_applied"
+        if not self.output.is_equal:
+            return "different"
+        words = {verdict.word for verdict in self.verdicts}
+        return "worse" if "worse" in words else "improved" if "better" in words else "unchanged"
+
+    @property
+    def summary(self) -> str:
+        """Return the trial on one line: 7 breaks → 0, recompiles 4 → 1, output equal, compile 12.1 → 4.0 s."""
+        if self.is_interrupted:
+            return "interrupted"
+        if self.failure is not None:
+            return f"the program fails with the fix: {self.failure}"
+        if self.missing is not None:
+            return f"not applied: {self.missing}"
+        parts = []
+        for verdict in self.verdicts:
+            base, new = format_change(verdict)
+            name = verdict.metric.name
+            if name == "graph_break_count":
+                parts.append(f"{base} {'break' if base == '1' else 'breaks'} → {new}")
+            elif name in _NOUNS:
+                parts.append(f"{_NOUNS[name]} {base} → {new}")
+        parts.append(self.output.word)
+        for verdict, noun in ((verdict, _TIMES.get(verdict.metric.name)) for verdict in self.verdicts):
+            if noun:
+                parts.append(f"{noun} {' → '.join(format_change(verdict))}")
+        return ", ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as it is stored and printed."""
+        return {
+            "metrics": [
+                {
+                    "name": verdict.metric.name,
+                    "label": self.label(verdict),
+                    "base": verdict.base,
+                    "new": verdict.new,
+                    "change": verdict.change,
+                    "word": verdict.word,
+                    "basis": verdict.basis,
+                    "text": " → ".join(format_change(verdict)),
+                }
+                for verdict in self.verdicts
+            ],
+            "output": {
+                "is_equal": self.output.is_equal,
+                "text": self.output.describe(),
+                "difference": self.output.difference,
+                "printed_difference": self.output.printed_difference,
+                "value_count": self.output.value_count,
+                "call_count": self.output.call_count,
+                "line_count": self.output.line_count,
+            },
+            "failure": self.failure,
+            "missing": self.missing,
+            "base_failure": self.base_failure,
+            "step": self.step_name,
+        }
+
+    def label(self, verdict: Verdict[ComparedMetric]) -> str:
+        """Return a metric's label; a step with what was called."""
+        return f"Step ({self.step_name})" if verdict.metric is STEP else verdict.metric.label
+
+
+_TIMES = {COMPILE_TIME.name: "compile", STEP.name: "step"}
+
+
+def compare_executions(
+    base: Sequence[Execution], new: Sequence[Execution], files: Mapping[str, str], settings: tuple[str, ...]
+) -> TrialResult:
+    """Compare all executions of both sides; values and printed lines are those of the first of each."""
+    if not base or not new or any(side.exit.is_interrupted for side in (*base, *new)):
+        return TrialResult((), OutputComparison(), None, None, None, "", is_interrupted=True)
+    first, other = base[0], new[0]
+    failure = None
+    bad = next((execution for execution in new if not execution.has_ended_well), None)
+    if bad is not None and first.has_ended_well:
+        failure = f"{bad.describe_failure()} ({bad.exit_text})"
+    exits, calls = (first.exit_text, other.exit_text), (first.calls, other.calls)
+    with ExitStack() as stack:
+        old_lines, new_lines = (
+            stack.enter_context((side.folder / STDOUT).open(encoding="utf-8", errors="replace"))
+            for side in (first, other)
+        )
+        output = compare_outputs(exits, calls, (old_lines, new_lines))
+    step_name = pick_step([execution.calls for execution in (*base, *new)])
+    verdicts = [_count(metric, first, other) for metric in COUNTS]
+    verdicts = [v for v in verdicts if v.metric.name in _ALWAYS or v.base or v.new]
+    if first.counts.compile_us and other.counts.compile_us:
+        verdicts.append(_compare_samples(COMPILE_TIME, *(_compile_times(side) for side in (base, new))))
+    if step_name is not None:
+        verdicts.append(_compare_samples(STEP, *(_steps(side, step_name) for side in (base, new))))
+    return TrialResult(
+        tuple(verdicts),
+        output,
+        step_name,
+        other.find_missing(files, settings),
+        failure,
+        read_tail(bad.folder / STDERR) if bad is not None else "",
+        is_interrupted=False,
+        base_failure=None if first.has_ended_well else f"{first.describe_failure()} ({first.exit_text})",
+    )
+
+
+def _count(metric: ComparedMetric, base: Execution, new: Execution) -> Verdict[ComparedMetric]:
+    values = [float(getattr(side.counts, metric.name)) for side in (base, new)]
+    return decide(metric, Measurement(values[0]), Measurement(values[1]))
+
+
+def _compare_samples(metric: ComparedMetric, base: list[float], new: list[float]) -> Verdict[ComparedMetric]:
+    return decide(metric, Measurement(median(base), None, base), Measurement(median(new), None, new))
+
+
+def _compile_times(side: Sequence[Execution]) -> list[float]:
+    return [execution.counts.compile_us / 1e6 for execution in side]
+
+
+def _steps(side: Sequence[Execution], name: str) -> list[float]:
+    """Return the times of one call in ms: one a repeat where there are enough, else of every call of all repeats."""
+    times = [execution.calls[0].list_steps()[name] for execution in side]
+    if len(times) >= FEWEST_CALLS:
+        return [median(of_run) / 1000 for of_run in times]
+    return [time_us / 1000 for of_run in times for time_us in of_run[-MOST_SAMPLES:]]
+
+
+def format_change(verdict: Verdict[ComparedMetric]) -> tuple[str, str]:
+    """Return both values as text; the unit is in the second one where both have it: 12.1, 4.0 s."""
+    if verdict.metric.kind == "count":
+        return f"{verdict.base:,.0f}", f"{verdict.new:,.0f}"
+    scale = 1.0 if verdict.metric is COMPILE_TIME else 1e-3  # to seconds
+    base, new = verdict.base * scale, verdict.new * scale
+    factor, unit = next(((factor, unit) for limit, factor, unit in _UNITS if max(base, new) >= limit), (1e6, "µs"))
+    return _number(base * factor), f"{_number(new * factor)} {unit}"
+
+
+_UNITS = ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

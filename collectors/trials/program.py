@@ -1,0 +1,142 @@
+"""A recorded program as it can be run again: command, folder and the environment that was kept."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compileboard.collectors.contract.secrets import PREFIXES, WITHHELD
+from compileboard.collectors.runs.program import CannotRun, check_program
+from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.terminal.run_summary import find_run
+from compileboard.collectors.trials.patches import CannotTry
+
+# Where torch writes, or what reads its log: of the recorded execution, not of the program.
+_LEFT_OUT = ("TORCH_TRACE", "TORCHINDUCTOR_CACHE_DIR", "TORCH_COMPILE_DEBUG_DIR")
+NEWEST = "latest"  # instead of an id: the newest recorded program
+_OF_A_RUN = "COMPILEBOARD_"
+
+
+@dataclass(frozen=True)
+class RecordedProgram:
+    """What a run recorded of its program. `environment` is complete: the person's own with the recorded variables."""
+
+    run_id: str
+    name: str
+    argv: tuple[str, ...]
+    folder: Path
+    roots: tuple[Path, ...]  # the folder, and the repository's if it has one: names of files are relative to them
+    environment: Mapping[str, str]
+    keep_source: bool
+    has_stack_room: bool
+    graph_break_count: int
+    recompile_count: int
+    warnings: tuple[str, ...] = ()
+
+
+def load_program(
+    connection: sqlite3.Connection, given: str, environment: Mapping[str, str], command: Sequence[str] = ()
+) -> RecordedProgram:
+    """Read the program of a run; a command given by the person takes the recorded one's place.
+
+    Raises: CannotTry if there is no such run, or it cannot be run again here.
+    """
+    run_id = _find_newest(connection) if given == NEWEST else find_run(connection, given)
+    if run_id is None:
+        raise CannotTry(f"there is no run {given!r}; `{collector_command('list')}` names them")
+    row = connection.execute(
+        """
+        select name, source, cwd, keep_source, stack_room, facts, host, graph_break_count, recompile_count
+        from runs join run_totals on run_id = id
+        where id = :id
+        """,
+        {"id": run_id},
+    ).fetchone()
+    facts = json.loads(row["facts"])
+    argv = tuple(command or facts.get("argv") or ())
+    _check_command(run_id, row["source"], argv, given_by_person=bool(command))
+    folder = Path(row["cwd"] or ".")
+    if not row["cwd"] or not folder.is_dir():
+        elsewhere = f" on {row['host']}" if row["host"] and row["host"] != platform.node() else ""
+        raise CannotTry(
+            f"the folder of run {run_id}, {row['cwd'] or 'which was not recorded'}, is not here; it was "
+            f"recorded{elsewhere}. Run `try` where the program is"
+        )
+    _check_program(argv[0], folder, environment)
+    root = (facts.get("git") or {}).get("root")
+    recorded = facts.get("environment") or {}
+    withheld = sorted(name for name, value in recorded.items() if WITHHELD in value)
+    return RecordedProgram(
+        run_id=run_id,
+        name=row["name"],
+        argv=argv,
+        folder=folder,
+        roots=tuple(dict.fromkeys([folder, *([Path(root)] if root and Path(root).is_dir() else [])])),
+        environment=join_environment(environment, recorded),
+        keep_source=bool(row["keep_source"]),
+        has_stack_room=bool(row["stack_room"]),
+        graph_break_count=row["graph_break_count"],
+        recompile_count=row["recompile_count"],
+        warnings=tuple(f"{name} was recorded without its value; it is as it is here" for name in withheld),
+    )
+
+
+def _find_newest(connection: sqlite3.Connection) -> str | None:
+    row = connection.execute(
+        "select id from runs where source = 'live' order by started_us desc, id desc limit 1"
+    ).fetchone()
+    return str(row["id"]) if row else None
+
+
+def _check_command(run_id: str, source: str, argv: Sequence[str], *, given_by_person: bool) -> None:
+    if given_by_person:
+        return
+    give = "; give the command after `--`"
+    if source == "import":
+        raise CannotTry(f"run {run_id} is an imported log, which has no command to run again{give}")
+    if source == "bench":
+        raise CannotTry(f"run {run_id} is a benchmark of many models; record one program with `run` to try a fix on it")
+    if source == "trial":
+        raise CannotTry(f"run {run_id} is itself one side of a trial; try the fix on the run that it was made for")
+    if not argv:
+        raise CannotTry(f"run {run_id} has no command{give}")
+    hidden = [word for word in argv if WITHHELD in word]
+    if hidden or any(word.startswith("<source withheld") for word in argv):
+        shown = shlex.join(argv)
+        raise CannotTry(f"the command of run {run_id} was recorded without its secrets or code: {shown}{give}")
+
+
+def _check_program(word: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Raises: CannotTry if the program is not there; a path is taken from the run's folder."""
+    try:
+        check_program([str(folder / word) if Path(word).parent != Path() else word], environment)
+    except CannotRun as error:
+        raise CannotTry(str(error)) from None
+
+
+def join_environment(current: Mapping[str, str], recorded: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a run had, as far as they were kept: torch's as recorded, the others as they are."""
+    own = {
+        name: value
+        for name, value in current.items()
+        if not name.startswith(_OF_A_RUN) and (recorded.get(name) or not name.startswith(PREFIXES))
+    }
+    known = {
+        name: value for name, value in recorded.items() if WITHHELD not in value and not name.startswith(_OF_A_RUN)
+    }
+    joined = {**own, **known}
+    home = current.get("COMPILEBOARD_HOME")
+    if home:
+        joined["COMPILEBOARD_HOME"] = home
+    return {name: value for name, value in joined.items() if name not in _LEFT_OUT}
+
+
+def describe_command(argv: Sequence[str]) -> str:
+    """Return a command as it can be typed, on one line."""
+    text = shlex.join(argv)
+    return text if len(text) <= 200 else text[:199] + "…"

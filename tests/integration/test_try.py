@@ -1,0 +1,79 @@
+"""`try` on real programs says what the program with the same change made by hand says, and leaves the files alone."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.observed import PROGRAMS, Workplace
+
+pytestmark = pytest.mark.torch
+TRIED = PROGRAMS / "tried"
+
+
+def record(workplace: Workplace, name: str) -> str:
+    """Record one of the programs in the workplace's folder; return its run."""
+    shutil.copy(TRIED / f"{name}.py", workplace.folder / f"{name}.py")
+    finished = workplace.run(workplace.folder / f"{name}.py", "eager")
+    assert finished.returncode == 0, finished.stderr
+    return newest_run(workplace)
+
+
+def newest_run(workplace: Workplace) -> str:
+    return workplace.rows("select id from runs where source = 'live' order by started_us desc")[0]["id"]
+
+
+def make_patch(workplace: Workplace, name: str) -> Path:
+    texts = [(TRIED / f"{name}{ending}.py").read_text().splitlines(keepends=True) for ending in ("", "_fixed")]
+    path = workplace.folder / "fix.patch"
+    path.write_text("".join(difflib.unified_diff(*texts, f"a/{name}.py", f"b/{name}.py")))
+    return path
+
+
+def try_patch(workplace: Workplace, run: str, patch: Path | str, *options: str, **rest: Any) -> Any:
+    return workplace.collect("try", "--db", workplace.database, run, "--patch", patch, "--json", *options, **rest)
+
+
+def metrics(result: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    return {metric["name"]: (metric["base"], metric["new"]) for metric in result["metrics"]}
+
+
+@pytest.mark.parametrize("name", ["print_in_forward", "dict_of_tensors"])
+def test_try_says_what_a_run_by_hand_says(workplace, name):
+    run = record(workplace, name)
+    before = (workplace.folder / f"{name}.py").read_bytes()
+    finished = try_patch(workplace, run, make_patch(workplace, name))
+    result = json.loads(finished.stdout)
+    assert (finished.returncode, result["outcome"]) == (0, "improved"), finished.stderr
+    assert (workplace.folder / f"{name}.py").read_bytes() == before
+    shutil.copy(TRIED / f"{name}_fixed.py", workplace.folder / f"{name}.py")
+    workplace.run(workplace.folder / f"{name}.py", "eager")
+    by_hand = [
+        workplace.rows("select graph_break_count, recompile_count from run_totals where run_id = :id", id=id)[0]
+        for id in (run, newest_run(workplace))
+    ]
+    for metric in ("graph_break_count", "recompile_count"):
+        assert metrics(result)[metric] == tuple(side[metric] for side in by_hand)
+    assert result["output"]["is_equal"]
+    assert result["output"]["call_count"] >= 12
+    (trial,) = workplace.rows("select * from trials")
+    assert (trial["run_id"], trial["outcome"], trial["summary"]) == (run, "improved", result["summary"])
+    sides = workplace.rows("select source, state from runs where id in (:base_run_id, :new_run_id)", **trial)
+    assert [(side["source"], side["state"]) for side in sides] == [("trial", "finished")] * 2
+
+
+def test_a_fix_that_changes_the_result_says_where(workplace):
+    run = record(workplace, "dict_of_tensors")
+    patch = make_patch(workplace, "dict_of_tensors")
+    text = (TRIED / "dict_of_tensors.py").read_text()
+    lines = [part.splitlines(keepends=True) for part in (text, text.replace(".sum(-1)", ".sum(-1) * 1.01"))]
+    patch.write_text("".join(difflib.unified_diff(*lines, "dict_of_tensors.py", "dict_of_tensors.py")))
+    finished = try_patch(workplace, run, patch)
+    result = json.loads(finished.stdout)
+    assert (finished.returncode, result["outcome"]) == (1, "different")
+    assert result["output"]["difference"].startswith("compiled call 1 (Matcher) returned result: ")
