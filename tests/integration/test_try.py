@@ -29,7 +29,7 @@ def newest_run(workplace: Workplace) -> str:
 
 
 def make_patch(workplace: Workplace, name: str) -> Path:
-    texts = [(TRIED / f"{name}{ending}.py").read_text().splitlines(keepends=True) for ending in ("", "_fixed")]
+    texts = [(folder / f"{name}.py").read_text().splitlines(keepends=True) for folder in (TRIED, TRIED / "fixed")]
     path = workplace.folder / "fix.patch"
     path.write_text("".join(difflib.unified_diff(*texts, f"a/{name}.py", f"b/{name}.py")))
     return path
@@ -51,7 +51,7 @@ def test_try_says_what_a_run_by_hand_says(workplace, name):
     result = json.loads(finished.stdout)
     assert (finished.returncode, result["outcome"]) == (0, "improved"), finished.stderr
     assert (workplace.folder / f"{name}.py").read_bytes() == before
-    shutil.copy(TRIED / f"{name}_fixed.py", workplace.folder / f"{name}.py")
+    shutil.copy(TRIED / "fixed" / f"{name}.py", workplace.folder / f"{name}.py")
     workplace.run(workplace.folder / f"{name}.py", "eager")
     by_hand = [
         workplace.rows("select graph_break_count, recompile_count from run_totals where run_id = :id", id=id)[0]

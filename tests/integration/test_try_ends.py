@@ -81,10 +81,10 @@ def test_another_command_takes_the_place_of_the_recorded_one(workplace, run):
 
 def test_patched_copies_and_outputs_are_kept_where_asked(workplace, run):
     try_patch(workplace, run, patch(workplace, "1.5", "2.5"), "--keep", "kept")
-    kept = workplace.folder / "kept"
-    assert "2.5" in (kept / "files" / "helper.py").read_text()
-    assert (kept / "fix-1" / "stdout").read_text().startswith("value 2.5")
-    assert (kept / "patch.diff").is_file()
+    folder = workplace.folder / "kept"
+    assert "2.5" in (folder / "files" / "helper.py").read_text()
+    assert (folder / "fix-1" / "stdout").read_text().startswith("value 2.5")
+    assert (folder / "patch.diff").is_file()
     assert (workplace.folder / "helper.py").read_text() == HELPER
 
 
