@@ -1,7 +1,9 @@
-"""What templates know: filters, words for states, links that keep the filters."""
+"""What templates know: filters, words for states, links that keep a list's filters, and the filters that are set."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -11,6 +13,80 @@ from jinja2 import StrictUndefined
 from compileboard.app.db import get_settings
 from compileboard.app.resources import __version__
 from compileboard.app.screens.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
+
+# What narrows a list, by its parameter; an order, a cursor or columns do not.
+FILTER_LABELS = {
+    "q": "Search",
+    "accuracy": "Accuracy",
+    "artifact": "Artifact",
+    "backend": "Backend",
+    "branch": "Branch",
+    "break": "Graph break",
+    "category": "Guard",
+    "commit": "Commit",
+    "definition": "Formula",
+    "device": "Device",
+    "direction": "Direction",
+    "dtype": "Dtype",
+    "dynamic": "Dynamic shapes",
+    "ending": "Outcome",
+    "function": "Function",
+    "gb": "GB ID",
+    "gpu": "GPU",
+    "handling": "Status",
+    "hardware": "GPU",
+    "host": "Host",
+    "kind": "Kind",
+    "last": "Runs",
+    "library": "Library frames",
+    "metric": "Metric",
+    "mode": "Mode",
+    "model": "Model",
+    "name": "Name",
+    "outcome": "Outcome",
+    "rank": "Rank",
+    "recompiled": "Recompiles",
+    "recovered": "Recovered",
+    "run": "Run",
+    "since": "Since",
+    "state": "State",
+    "status": "Status",
+    "subject": "Of",
+    "suite": "Suite",
+    "tag": "Tag",
+    "torch": "torch",
+    "until": "Until",
+    "world_size": "Ranks",
+}
+
+
+@dataclass(frozen=True)
+class FilterChip:
+    """A filter that is set; `address` is this page without it."""
+
+    label: str
+    value: str
+    address: str
+
+
+def list_chips(names: Mapping[str, Iterable[Any]] | None = None) -> list[FilterChip]:
+    """List the filters that this page's address sets; `names` has, by parameter, the options as a select shows them."""
+    shown = {
+        key: {option[0]: option[1] for option in options if not isinstance(option, str)}
+        for key, options in (names or {}).items()
+    }
+    chips = []
+    for key, values in request.args.lists():
+        for value in values if key in FILTER_LABELS else ():
+            if value:
+                address = url_with(**{key: [other for other in values if other != value]})
+                chips.append(FilterChip(FILTER_LABELS[key], str(shown.get(key, {}).get(value, value)), address))
+    return chips
+
+
+def url_without_filters() -> str:
+    """Make this page's address without its filters; its tab and order stay."""
+    return url_with(**dict.fromkeys(FILTER_LABELS, ""))
 
 
 def url_with(**changes: object) -> str:
@@ -38,4 +114,11 @@ def init_app(app: Flask) -> None:
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals.update(TEMPLATE_NAMES, has_charts=False, live=False)  # what a page does not set
     app.jinja_env.globals["site_copy"] = None  # app.site says which copy the pages are of
-    app.jinja_env.globals.update(url_with=url_with, run_url=run_url, version=__version__, settings=get_settings)
+    app.jinja_env.globals.update(
+        url_with=url_with,
+        url_without_filters=url_without_filters,
+        list_chips=list_chips,
+        run_url=run_url,
+        version=__version__,
+        settings=get_settings,
+    )

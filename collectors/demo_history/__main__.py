@@ -17,6 +17,17 @@ from compileboard.command_line import SETTINGS, Command, run_group
 from compileboard.exit_codes import INTERRUPTED
 
 
+def describe_pages(address: str | None) -> list[str]:
+    """Describe which page to open, and what is to be seen there; the versions' own edits put it there."""
+    where = f"{address}/" if address else "the dashboard (compileboard serve)"
+    return [
+        f"open {where} and look for",
+        "  encoder: slower since it prints in forward, until a later version takes the print out",
+        "  ranker: slower since it scores a random half of the candidates",
+        "  ranker: a version that fails to compile, with its commit and line",
+    ]
+
+
 def print_message(text: str) -> None:
     """Print one line of our own."""
     print(f"demo history: {text}", file=sys.stderr, flush=True)
@@ -26,8 +37,9 @@ def print_message(text: str) -> None:
 @click.option("--db", default=command_hints.DEFAULT_DATABASE, metavar="FILE", help="Database file.")
 @click.option("--backend", metavar="NAME", help="Backend of torch._dynamo. Default: inductor on a GPU, eager on a CPU.")
 @click.option("--again", is_flag=True, help="Measure versions again that the database has.")
+@click.option("--port", default=8000, metavar="N", help="Port of the server, for the addresses that are printed.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND]", help="Server to start first.")
-def demo_history(db: str, backend: str | None, again: bool, command: tuple[str, ...]) -> int:
+def demo_history(db: str, backend: str | None, again: bool, port: int, command: tuple[str, ...]) -> int:
     """Measure a small project's history, version by version, on this machine.
 
     With a command after --, a server of the same database, start that first and end with it.
@@ -37,7 +49,8 @@ def demo_history(db: str, backend: str | None, again: bool, command: tuple[str, 
     server = None
     try:
         server = subprocess.Popen(command) if command else None
-        measure(db, backend, lambda: server is None or server.poll() is None, again=again)
+        address = f"http://127.0.0.1:{port}" if command else None
+        measure(db, backend, lambda: server is None or server.poll() is None, again=again, address=address)
         return server.wait() if server else 0
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -51,21 +64,23 @@ def main(argv: list[str] | None = None) -> int:
     return run_group(demo_history, argv, "python -m collectors.demo_history")
 
 
-def measure(database: str, backend: str | None, go_on: Callable[[], bool], *, again: bool) -> None:
+def measure(
+    database: str, backend: str | None, go_on: Callable[[], bool], *, again: bool, address: str | None = None
+) -> None:
     """Measure the history unless the server ends; whatever stops it is a sentence, and the server goes on."""
     try:
         setup = find_setup(database, backend)
         print_message(
             f"measuring the versions of a small project that {database} does not have yet, on {setup.device} with "
-            f"backend {setup.backend}; the first one tells how long it takes"
+            f"backend {setup.backend}; the first one tells how long the others take"
         )
         count = measure_history(setup, print_message, again=again, go_on=go_on)
         if not go_on():
             return
         runs = "1 run" if count == 1 else f"{count} runs"
-        print_message(
-            f"recorded {runs}; look at Trends, Models and Compare" if count else "it has them all; nothing to measure"
-        )
+        print_message(f"recorded {runs}" if count else "it has them all; nothing to measure")
+        for line in describe_pages(address):
+            print_message(line)
     except (HistoryStopped, NoRepository, StoreError, OSError, subprocess.TimeoutExpired) as error:
         print_message(f"it stops here: {error}")
     except KeyboardInterrupt:

@@ -38,6 +38,28 @@ function wireFilters(form) {
   });
 }
 
+// A choice applies at once; the filters stay unfolded for the next one, on the page that comes of it.
+const FOLD = "compileboard-filters";
+function wireFold(fold) {
+  try {
+    if (sessionStorage.getItem(FOLD) === location.pathname) fold.open = true;
+    sessionStorage.removeItem(FOLD);
+    fold.querySelector("form").addEventListener("submit", () => sessionStorage.setItem(FOLD, location.pathname));
+  } catch {
+    // Storage may be forbidden; the filters then fold.
+  }
+}
+
+function wireCopy(button) {
+  if (!navigator.clipboard) return; // only where the address is trusted
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+}
+
 function wireOnce(form) {
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) event.preventDefault();
@@ -91,4 +113,6 @@ addEventListener("pageshow", () => {
 
 for (const it of document.querySelectorAll("[data-theme-toggle]")) wireTheme(it);
 for (const it of document.querySelectorAll("form[data-filters]")) wireFilters(it);
+for (const it of document.querySelectorAll("[data-filters-fold]")) wireFold(it);
+for (const it of document.querySelectorAll("[data-copy]")) wireCopy(it);
 for (const it of document.querySelectorAll("form[method=post]")) wireOnce(it);

@@ -126,15 +126,30 @@ def test_runs_filters_are_in_the_address(tab: Page, address: str, query: str, na
 
 def test_runs_filter_form_writes_the_address(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs")
+    tab.locator(".narrow summary").first.click()
     tab.get_by_label("Search", exact=True).fill("seed")
     tab.get_by_label("Search", exact=True).press("Enter")
     tab.wait_for_url(f"{address}/runs?q=seed&sort=started")
     tab.get_by_label("State").select_option("failed")
     tab.wait_for_url(re.compile("state=failed"))
     assert _names(tab) == ["seed-1"]
-    tab.get_by_role("link", name="Clear").click()
-    tab.wait_for_url(f"{address}/runs")
+    assert [chip.split() for chip in tab.locator(".chip").all_inner_texts()] == [
+        ["Search", "seed", "×"],
+        ["State", "failed", "×"],
+    ]
+    tab.locator(".chip", has_text="Search").click()
+    tab.wait_for_url(re.compile(r"/runs\?state=failed&sort=started$"))
+    tab.get_by_role("link", name="Clear filters").click()
+    tab.wait_for_url(f"{address}/runs?sort=started")
     assert len(_names(tab)) == PAGE_SIZE
+
+
+def test_a_filter_that_matches_nothing_offers_to_clear_it(tab: Page, address: str) -> None:
+    for path in ("/runs", "/graph_breaks", "/recompiles", f"/runs/{RUN}?tab=compiles"):
+        tab.goto(f"{address}{path}{'&' if '?' in path else '?'}q=nothing-is-called-so")
+        tab.locator(".empty").get_by_role("link", name="Clear filters").click()
+        tab.wait_for_url(f"{address}{path}")
+        assert tab.locator(".empty").count() == 0
 
 
 def test_runs_sort_both_ways_by_their_headings(tab: Page, address: str) -> None:
@@ -248,8 +263,9 @@ def test_pages_read_well_without_javascript(open_tab: Callable[..., Page], addre
     page.get_by_text("The same as a table").first.click()
     assert page.locator("details.twin[open] tbody tr").count() > 0
     page.goto(f"{address}/runs")
+    page.locator(".narrow summary").first.click()
     page.get_by_label("Search", exact=True).fill("seed-3")
-    page.get_by_role("button", name="Filter").click()
+    page.get_by_role("button", name="Apply").click()
     assert _names(page) == ["seed-3"]
 
 
@@ -365,13 +381,20 @@ def test_an_empty_database_says_how_to_fill_it(tab: Page, tmp_path: Path) -> Non
     migrate(database)
     with serving(database) as server:
         tab.goto(server.address)
-        assert tab.locator(".empty pre").all_inner_texts() == [
-            "make demo",
+        commands = [
             f"compileboard-collect run --db {database} -- python train.py",
+            f"compileboard-collect bench --db {database}",
         ]
-        for page in ("runs", "graph_breaks", "recompiles"):
+        for page in ("", "runs", "graph_breaks", "recompiles"):
             tab.goto(f"{server.address}/{page}")
-            assert tab.locator(".empty h2").inner_text() == "No runs yet"
+            assert tab.get_by_role("heading", name="No runs yet").is_visible()
+            assert tab.locator("main pre").all_inner_texts() == commands
+        tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        tab.get_by_role("button", name="Copy").first.click()
+        tab.get_by_role("button", name="Copied").wait_for()
+        assert tab.evaluate("navigator.clipboard.readText()") == commands[0]
+        tab.get_by_role("link", name="Import files").click()
+        tab.wait_for_url(re.compile("/imports$"))
         tab.close()
 
 

@@ -60,6 +60,7 @@ def test_a_number_of_the_overview_leads_to_its_trend_by_keyboard(tab: Page, suit
 
 def test_what_is_chosen_is_in_the_address(tab: Page, suite: str) -> None:
     tab.goto(suite)
+    tab.locator(".narrow summary").first.click()
     tab.get_by_label("Definition").select_option("runner")
     tab.wait_for_url(re.compile("definition=runner"))
     tab.get_by_label("Compare with").select_option(RUNS[0])
@@ -156,9 +157,10 @@ def test_dragging_over_one_chart_zooms_all(tab: Page, suite: str) -> None:
 
 def test_models_are_chosen_and_a_change_of_torch_is_marked_with_words(tab: Page, suite: str) -> None:
     tab.goto(f"{suite}/trends")
+    tab.locator(".narrow summary").first.click()
     tab.locator("summary", has_text="Metrics, models").press("Enter")
     tab.get_by_role("listbox", name="Models").select_option(["Breaky", HOSTILE])
-    tab.get_by_role("button", name="Filter").click()
+    tab.get_by_role("button", name="Apply").click()
     tab.wait_for_url(re.compile("model=Breaky"))
     wait_for_charts(tab, 1)
     assert tab.locator(".annotation-text").first.text_content() == "torch 2.12.0"

@@ -28,7 +28,8 @@ def _open(page: Page, address: str, name: str = "zoo_recompiles") -> str:
     """Open the directory of a run; return the run's address."""
     page.goto(f"{address}/runs?q={name}")
     page.locator("table.table a", has_text=name).first.click()
-    page.get_by_role("link", name="Directory").click()
+    page.locator("#more-tabs > summary").click()
+    page.get_by_role("link", name="Artifacts", exact=True).click()
     return page.url.removesuffix("/directory")
 
 

@@ -49,8 +49,9 @@ def test_guards_lead_from_the_sums_to_what_changed(tab: Page, run_address: str) 
 def test_guards_are_searched_by_address(tab: Page, run_address: str) -> None:
     tab.goto(f"{run_address}/guards")
     tab.get_by_role("link", name="as a tree").first.click()
+    tab.locator(".narrow summary").first.click()
     tab.get_by_label("Text in a guard").fill("TENSOR_MATCH")
-    tab.get_by_role("button", name="Filter").click()
+    tab.get_by_role("button", name="Apply").click()
     tab.wait_for_url(re.compile("q=TENSOR_MATCH"))
     types = tab.locator("#guard-tree .guard__type").all_inner_texts()
     assert types

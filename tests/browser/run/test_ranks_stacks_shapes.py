@@ -50,6 +50,7 @@ def test_stacks_open_fold_and_filter_by_keyboard(tab: Page, runs: dict[str, str]
     expect_count(tab.locator("#trie details[open]"), 0)
     tab.get_by_role("button", name="Expand all").click()
     expect_count(tab.locator("#trie details[open]"), folds.count())
+    tab.locator(".narrow summary").first.click()
     tab.get_by_label("Rank").select_option("1")
     tab.wait_for_url(re.compile("rank=1"))
     assert "9 compiles" in tab.locator("#trie").inner_text()

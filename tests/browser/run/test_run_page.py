@@ -60,6 +60,7 @@ def test_compiles_sort_filter_and_link_by_address(tab: Page, address: str) -> No
     tab.goto(f"{address}/runs/{RUN}?tab=compiles")
     tab.get_by_role("link", name="Compile time").click()
     assert "sort=time" in tab.url
+    tab.locator(".narrow summary").first.click()
     tab.get_by_label("Outcome").select_option("failed")
     tab.wait_for_url(re.compile("outcome=failed"))
     assert tab.locator("table.table tbody tr td:first-child .fn").last.inner_text() == "g"

@@ -98,3 +98,33 @@ def with_a_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command find a torch, which unit tests have none of, and its signals go back to where they were."""
     monkeypatch.setattr(command, "find_setup", lambda database, backend: Setup(database, "cpu", backend or "eager"))
     monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+
+
+@pytest.mark.usefixtures("with_a_torch")
+def test_the_history_ends_by_saying_which_page_to_open_and_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "measure_history", lambda *_args, **_options: 0)
+    ends = [sys.executable, "-c", "import time; time.sleep(1)"]
+    assert command.main(["--db", str(tmp_path / "a.db"), "--port", "9123", "--", *ends]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert "demo history: open http://127.0.0.1:9123/ and look for" in lines
+    subjects = " ".join(version.subject for version in VERSIONS)
+    for word in ("print", "random half of the candidates"):
+        assert word in " ".join(lines[-3:]) and word in subjects
+
+
+def test_make_demo_frames_the_programs_output_and_names_the_page() -> None:
+    printed = subprocess.run(
+        ["make", "-n", "-o", "setup", "demo", "PORT=9123", "HISTORY=no"], capture_output=True, text=True, cwd=ROOT
+    ).stdout.splitlines()
+    program = next(number for number, line in enumerate(printed) if "collectors.demo_program" in line)
+    assert "output of the program" in printed[program - 1] and "end of the program" in printed[program + 1]
+    assert "http://127.0.0.1:9123/runs?suite=demo" in printed[program + 2]
+    assert "app serve" in printed[-1]
+
+
+def test_setup_says_what_it_is_doing() -> None:
+    text = (ROOT / ".ci" / "setup").read_text()
+    steps = [line for line in text.splitlines() if line.strip().startswith('echo "setup: ')]
+    assert len(steps) >= 5 and "--quiet" not in text
