@@ -73,7 +73,7 @@ def test_models_can_be_filtered_sorted_and_paged(client: FlaskClient) -> None:
     assert "Breaky" not in fastest
     assert "More models" in fastest
     assert "0.572×" in text_of(client, f"/models?run={RUNS[0]}")
-    assert "No model matches" in text_of(client, "/models?q=nothing")
+    assert "No models match" in text_of(client, "/models?q=nothing")
     assert [client.get(f"/models?{query}").status_code for query in ("x=1", "status=odd", "sort=odd", "run=odd")] == [
         *(400, 400, 400, 404)
     ]

@@ -84,7 +84,7 @@ def test_without_results_the_overview_says_how_to_get_some(client: FlaskClient, 
 @pytest.mark.usefixtures("suite")
 def test_filters_are_in_the_address_and_wrong_ones_are_refused(client: FlaskClient) -> None:
     assert "No benchmark result matches" in text_of(client, "/?dtype=amp")
-    assert "Nothing matches" in text_of(client, "/trends?backend=odd")
+    assert "No results match" in text_of(client, "/trends?backend=odd")
     wrong = (
         "/?axis=odd",
         "/?last=0",
