@@ -167,14 +167,19 @@ def _choose_for_copy(site: BreakSite) -> list[SuggestedFix]:
     edit = None
     is_call_of_copy = site.facts.explanation.startswith("Dynamo does not support copy.deepcopy() on tensors")
     if site.statement and site.facts.file and call and argument and is_call_of_copy and _is_tensor_copy(site, argument):
-        edit = site.statement.replace(site.facts.file, (call, f"{site.statement.segment(argument)}.detach().clone()"))
+        text = site.statement.segment(argument)
+        text = text if isinstance(argument, ast.Name) else f"({text})"
+        edit = site.statement.replace(site.facts.file, (call, f"{text}.detach().clone()"))
     return [site.suggest("deepcopy_clone", expression=site.quote(argument), edit=edit)]
 
 
 def _is_tensor_copy(site: BreakSite, argument: ast.expr) -> bool:
-    """Return True if the copied name is computed with: a copied module or list breaks for a tensor that it holds."""
+    """Return True if what is copied was computed: a copied module or list breaks for a tensor that it holds."""
+    if isinstance(argument, ast.BinOp):
+        return True
     name = argument.id if isinstance(argument, ast.Name) else ""
-    return bool(name) and any(re.search(rf"\b{name} = .*[-+*/@]", line) for line in site.facts.lines)
+    computed = rf"\b{re.escape(name)} = (?:torch\.(?!nn)|.*[-+*/@])"
+    return bool(name) and any(re.search(computed, line) for line in site.facts.lines)
 
 
 def _choose_for_disabled(site: BreakSite) -> list[SuggestedFix]:

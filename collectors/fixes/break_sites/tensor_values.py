@@ -79,16 +79,29 @@ def choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Sug
     """Choose for `.tolist()`: integers can be captured, floats not."""
     listed = listed or site.find_call("tolist")
     tensor = site.quote(listed.func.value) if listed and isinstance(listed.func, ast.Attribute) else "the tensor"
-    indexed = site.suggest("tolist_indexed", expression=tensor)
     in_caller = site.suggest("tolist_in_caller", expression=tensor)
-    if site.facts.gb_id == "GB0109" or listed is None or site.statement is None:
-        return [indexed, in_caller]
+    if listed is None or site.statement is None:
+        return [site.suggest("tolist_indexed", expression=tensor), in_caller]
     parent: ast.AST = site.statement.parents[listed]
     element = parent if isinstance(parent, ast.Subscript) else listed
     uses = list_uses(site.statement, element, site.following)
+    edit = _index_tensor(site, listed, element) if uses == {"arithmetic"} else None
+    indexed = site.suggest("tolist_indexed", expression=tensor, edit=edit)
+    if site.facts.gb_id == "GB0109":
+        return [indexed, in_caller]
     settings = (CAPTURE_SCALARS,) if not uses & {"branch", "loop", "logged", "unknown"} or _is_split(parent) else ()
     captured = site.suggest("tolist_captured", settings=settings, expression=tensor)
     return [indexed, captured, in_caller] if isinstance(parent, ast.Subscript) else [captured, in_caller]
+
+
+def _index_tensor(site: BreakSite, listed: ast.Call, element: ast.AST) -> LineEdit | None:
+    """Return the edit from `x.tolist()[i]` to `x[i].detach()`."""
+    if site.statement is None or site.facts.file is None or not isinstance(listed.func, ast.Attribute):
+        return None
+    if not isinstance(element, ast.Subscript) or isinstance(element.slice, ast.Slice):
+        return None
+    value, index = site.statement.segment(listed.func.value), site.statement.segment(element.slice)
+    return site.statement.replace(site.facts.file, (element, f"{value}[{index}].detach()"))
 
 
 def _is_split(parent: ast.AST) -> bool:

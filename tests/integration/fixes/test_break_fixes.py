@@ -11,6 +11,7 @@ from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
 from tests.integration.fixes.applying import apply_fix, apply_fixes
 from tests.integration.fixes.running import is_equal, list_break_facts, run_program, run_text
+from tests.programs.surveyed_breaks import list_surveyed
 from tests.tools.observed import PROGRAMS
 
 pytestmark = pytest.mark.torch
@@ -47,6 +48,18 @@ def test_each_pairs_own_break_gets_its_fix_and_following_it_removes_the_break(te
     suggested = {suggestion.fix.id for facts in recorded for suggestion in suggest_break_fixes(facts)}
     expected = {fix.id for fix in BREAK_FIXES.values() if fix.before == text}
     assert expected <= suggested or PAIRS[text] == "try_condition"
+
+
+@pytest.mark.parametrize(("gb_id", "text"), [pytest.param(*pair, id=name) for name, pair in list_surveyed().items()])
+def test_the_programs_of_the_survey(gb_id: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "recorded.py"
+    path.write_text(text, encoding="utf-8")
+    recorded = list_break_facts(run_program(path), path)
+    if gb_id == "GB4315":  # the program ends: no break is recorded
+        assert recorded == []
+        return
+    assert recorded[0].gb_id == gb_id and suggest_break_fixes(recorded[0])
+    follow_each(path, tmp_path)
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in USERS])
