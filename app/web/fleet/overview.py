@@ -11,6 +11,7 @@ from compileboard.app.charts.trends import chart_metric, list_table_rows, share_
 from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.queries.fleet.trends import FILTERS, ModelSet, address_set
 from compileboard.app.queries.parameters import check_keys
+from compileboard.app.screens.fleet.demo import build_demo_progress
 from compileboard.app.screens.fleet.overview import Headline, build_overview, read_overview_filters
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 
@@ -28,6 +29,7 @@ def index() -> str:
     if not screen.observed.series:
         return render_template("overview/empty.html")
     points = screen.observed.points
+    demo = build_demo_progress(get_engine(), [listed.run for listed in screen.observed.newest], get_clock())
     linked = {key: request.args[key] for key in _LINKED if request.args.get(key)}
 
     def address(configuration: ModelSet) -> dict[str, str]:
@@ -55,7 +57,8 @@ def index() -> str:
         trend_rows=charts.list_trend_rows(points),
         words=messages,
         cells=messages,
-        live=screen.observed.is_live,
+        demo=demo,
+        live=screen.observed.is_live or demo is not None,
     )
 
 
