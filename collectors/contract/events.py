@@ -147,6 +147,7 @@ class Compiled(FrameContext):
     duration_source: str | None = None  # torch's fields that the duration is of
     phases_us: dict[str, int] = field(default_factory=dict)  # exclusive, see decode/metrics.py
     metrics: dict[str, Json] = field(default_factory=dict)  # torch's own names; config texts as {"config_hash": …}
+    dynamic_sources: str | None = None  # what torch made dynamic because it differed: "L['x']:0,L['n']"
 
 
 @dataclass(frozen=True)

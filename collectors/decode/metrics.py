@@ -238,6 +238,7 @@ def parse_metrics(
         "duration_source": duration_source(timed),
         "phases_us": phases_us(timed),
         "metrics": stored,
+        "dynamic_sources": _text((extra or {}).get("dynamic_sources")),
     }
     return fields, configs
 

@@ -329,6 +329,7 @@ class _Failed:
 
     compile: RecordedCompile
     guard: RecordedGuard
+    dynamic_sources: tuple[str, ...] = ()
 
     @property
     def is_after_break(self) -> bool:
@@ -360,7 +361,7 @@ def _draft_recompiles(
         guard, row = choose_guard(recompile.guards), compiles.get(recompile.compile_key)
         if guard is None or row is None:
             continue
-        failed = _Failed(row, guard)
+        failed = _Failed(row, guard, recompile.dynamic_sources)
         failed_guards.append(failed)
         for key in _list_group_keys(failed):
             groups.join(("guard", guard.fingerprint), key)
@@ -416,6 +417,7 @@ def _make_recompile_cause(
         recompile_count=len(members),
         after_break=is_after_break,
         lines=part.lines if part else (),
+        dynamic_sources=tuple(dict.fromkeys(entry for member in own for entry in member.dynamic_sources)),
         torch_version=run.torch_version,
     )
     return Cause(

@@ -87,6 +87,7 @@ class RecompileFacts:
     recompile_count: int = 0
     after_break: bool = False  # the function is code after a graph break, or the value was left by one
     lines: tuple[str, ...] = ()  # the function's source, where it is kept
+    dynamic_sources: tuple[str, ...] = ()  # what torch made dynamic at the recompile: "L['x']:0", "L['n']"
     torch_version: tuple[int, int] = (2, 13)
 
 

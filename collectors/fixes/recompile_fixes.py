@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
 from compileboard.collectors.fixes.fix import Fix, RecompileFacts, SuggestedFix
@@ -11,7 +12,13 @@ from compileboard.collectors.fixes.recompiles.attributes import ATTRIBUTE_FIXES
 from compileboard.collectors.fixes.recompiles.global_state import STATE_FIXES
 from compileboard.collectors.fixes.recompiles.objects import OBJECT_FIXES
 from compileboard.collectors.fixes.recompiles.sizes import SIZE_FIXES
-from compileboard.collectors.fixes.recompiles.sources import format_dynamic_sources, name_source, name_sources
+from compileboard.collectors.fixes.recompiles.sources import (
+    format_dynamic_sources,
+    name_dimensions,
+    name_source,
+    name_sources,
+    parse_dynamic_source,
+)
 from compileboard.collectors.fixes.recompiles.tensor_properties import TENSOR_FIXES
 from compileboard.collectors.fixes.recompiles.values import VALUE_FIXES
 
@@ -29,7 +36,7 @@ _NO_DUCK_SHAPE = "torch.fx.experimental._config.use_duck_shape = False"
 
 _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
-_BLANK = re.compile(r"\{(source|sources|dim|name|symbol|expected|expression)\}")
+_BLANK = re.compile(r"\{(source|sources|dim|dimensions|others|name|symbol|expected|expression)\}")
 _SIZE_OF = re.compile(r"(?P<tensor>.+?)\.(?:size\(\)|shape)\[(?P<dim>\d{1,4})\]")
 _BREAK_VALUE = re.compile(r"\b___stack\d+|\btorch_dynamo_resume_in_")
 _RESUME = "torch_dynamo_resume_in_"
@@ -104,15 +111,26 @@ def _has_zero_or_one(facts: RecompileFacts) -> bool:
     return bool({"0", "1"} & set(facts.values))
 
 
-def _dynamic(facts: RecompileFacts, *, dim: int | None = None) -> tuple[str, ...]:
-    """Return the setting that makes the sources dynamic and nothing else; empty where it cannot be written."""
-    text = format_dynamic_sources((facts.source or "", *facts.siblings), dim, facts.torch_version)
+def _list_dimensions(facts: RecompileFacts) -> list[tuple[str, int | None]]:
+    """List what is to be marked together: what torch made dynamic, else what failed in the same way."""
+    parsed = [parse_dynamic_source(entry) for entry in facts.dynamic_sources]
+    known = [dimension for dimension in parsed if dimension is not None]
+    return list(known) or [(source, facts.dim) for source in (facts.source, *facts.siblings) if source]
+
+
+def _dynamic(sources: Sequence[tuple[str, int | None]], facts: RecompileFacts) -> tuple[str, ...]:
+    """Return the setting that makes these sources dynamic and nothing else; empty where it cannot be written."""
+    text = format_dynamic_sources(sources, facts.torch_version)
     return (f"torch.compiler.config.dynamic_sources = {text!r}",) if text else ()
+
+
+def _source(facts: RecompileFacts) -> list[tuple[str, int | None]]:
+    return [(facts.source or "", None)]
 
 
 def _size(facts: RecompileFacts) -> Chosen:
     if _PARAMETER.search(f"{facts.reason} {facts.source}"):
-        return {"size-of-a-parameter": _dynamic(facts)}
+        return {"size-of-a-parameter": _dynamic(_source(facts), facts)}
     source = "\n".join(facts.lines)
     if _has_zero_or_one(facts):
         if re.search(r"\b(?:if|elif|while|assert)\b.*(?:\.shape|\.size\(|\blen\()", source):
@@ -125,9 +143,11 @@ def _size(facts: RecompileFacts) -> Chosen:
         source,
     ):
         return {"size-in-the-code": ()}
-    if facts.siblings:
-        return {"size-of-several-inputs": _dynamic(facts, dim=facts.dim), "size-in-buckets": ()}
-    return {"size-of-an-input": (ALL_DYNAMIC,), "size-in-buckets": ()}
+    dimensions = _list_dimensions(facts)
+    is_known = bool(facts.dynamic_sources or facts.siblings)
+    settings = (_dynamic(dimensions, facts) if is_known else ()) or (ALL_DYNAMIC,)
+    several = len({source for source, _ in dimensions}) > 1
+    return {"size-of-several-inputs" if several else "size-of-an-input": settings, "size-in-buckets": ()}
 
 
 def _shape(facts: RecompileFacts) -> Chosen:
@@ -156,7 +176,7 @@ def _needs_value(facts: RecompileFacts) -> bool:
 def _int(facts: RecompileFacts) -> Chosen:
     if _needs_value(facts):
         return {"int-that-the-code-needs": (), "variants-that-stay": ()}
-    return {"int": _dynamic(facts)}
+    return {"int": _dynamic(_source(facts), facts)}
 
 
 def _float(facts: RecompileFacts) -> Chosen:
@@ -179,7 +199,7 @@ def _other(facts: RecompileFacts) -> Chosen:
 def _global(facts: RecompileFacts) -> Chosen:
     expected = facts.values[0] if facts.values else ""
     if _INT.fullmatch(expected):
-        return {"global-number": _dynamic(facts)}
+        return {"global-number": _dynamic(_source(facts), facts)}
     return {"global-number" if _FLOAT.fullmatch(expected) else "global-value": ()}
 
 
@@ -192,8 +212,8 @@ def _attribute(facts: RecompileFacts) -> Chosen:
     if _INT.fullmatch(expected):
         attribute = source.rpartition(".")[2]
         if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):
-            return {"counter": _dynamic(facts)}
-        return {"layer-index" if _LAYER.search(attribute) else "module-int": _dynamic(facts)}
+            return {"counter": _dynamic(_source(facts), facts)}
+        return {"layer-index" if _LAYER.search(attribute) else "module-int": _dynamic(_source(facts), facts)}
     if _FLOAT.fullmatch(expected) and not _needs_value(facts):
         return {"attribute-float": (ALL_DYNAMIC,)}
     return {"attribute-value": ()}
@@ -265,10 +285,12 @@ def _fill(title: str, facts: RecompileFacts) -> str:
     changed = _CHANGED.search(facts.reason)
     size = _SIZE_OF.match(facts.source or "")
     source, dim = (size["tensor"], int(size["dim"])) if size else (facts.source, facts.dim)
-    name = name_source(source)
+    name, dimensions = name_source(source), _list_dimensions(replace(facts, source=source, dim=dim))
     names = {
         "source": name,
-        "sources": name_sources((source, *facts.siblings)),
+        "sources": name_sources(tuple(dict.fromkeys(source for source, _ in dimensions)) or (source,)),
+        "dimensions": name_dimensions(dimensions or [(source, dim)]),
+        "others": "" if facts.dynamic_sources or facts.siblings else ", and of inputs that share its size,",
         "dim": "that differs" if dim is None else str(dim),
         "name": name.rpartition(".")[2],
         "symbol": facts.symbol or (changed[1] if changed else "global setting"),

@@ -58,6 +58,7 @@ class RecordedRecompile:
 
     compile_key: int
     guards: tuple[RecordedGuard, ...]
+    dynamic_sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

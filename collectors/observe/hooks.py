@@ -158,9 +158,18 @@ class Hooks:
                 fields[field] = {"config_hash": self._write_config(field.removesuffix("_config"), text)}
         context = torch_compat.context_of()
         self._lists.read(self._emit, context)
-        self.spool.write(name, self.redact(fields), None, context)
+        self.spool.write(name, self.redact(fields), None, context, self._dynamic_sources(fields))
         if time.monotonic() >= self._snapshot_due_s:
             self._snapshot(final=False)
+
+    def _dynamic_sources(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what a recompile made dynamic; a first compile has nothing that differs."""
+        compile_id = str(fields.get("compile_id") or "")
+        if "/" not in compile_id or compile_id.endswith("/0"):
+            return None
+        file, first_line, name = (fields.get(key) for key in ("co_filename", "co_firstlineno", "co_name"))
+        sources = torch_compat.dynamic_sources(file, first_line, name) if file else None
+        return {"dynamic_sources": self.redact(sources)} if sources else None
 
     def _record_settings(self) -> None:
         """Record the settings that differ from torch's defaults: at the first compile, and at the end if changed."""

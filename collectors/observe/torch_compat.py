@@ -54,6 +54,7 @@ CONFIG_MODULES = {
 
 # Modules that took `trace_structured` by name when they were imported, and would go on calling the original.
 HOLDERS_PREFIX = "torch."
+MOST_DYNAMIC_SOURCES = 100  # of one function; more are no list that a person reads
 MOST_FRAMES_TO_START = 16  # between a hook and log_dynamo_start: logging's, where torch's own trace is on
 
 
@@ -197,6 +198,27 @@ def distributed_rank() -> int | None:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return int(distributed.get_rank())
+
+
+def dynamic_sources(file: str, first_line: int, name: str) -> str | None:
+    """Return what torch made dynamic in a code object because it differed: "L['x']:0,L['x']:2,L['n']".
+
+    Source: torch/_dynamo/pgo.py (CodeId, FrameStateSizeEntry, render_code_state) of 2.13.
+    """
+    states = getattr(sys.modules.get("torch._dynamo.pgo"), "_CODE_STATE", None) or {}
+    entries: dict[str, None] = {}
+    for code, state in list(states.items()):
+        if code.firstlineno != first_line or code.name != name or code.filename != file:
+            continue
+        for source, entry in list(state.automatic_dynamic.items()):
+            if isinstance(entry.size, tuple):
+                dims = (dim for dim, size in enumerate(entry.size) if type(size).__name__ == "AutoDynamic")
+                entries.update(dict.fromkeys(f"{source}:{dim}" for dim in dims))
+            elif type(entry.scalar).__name__ == "AutoDynamic":
+                entries[source] = None
+            if len(entries) >= MOST_DYNAMIC_SOURCES:
+                return None
+    return ",".join(entries) or None
 
 
 def break_list() -> list[Any]:

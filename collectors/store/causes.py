@@ -51,6 +51,21 @@ where r.run_id = :run_id
 order by r.time_us, r.id, g.position
 limit :most
 """
+# A body has what its own columns lack.
+DYNAMIC_SQL = """
+select k.compile_key, e.body
+from recompiles as r
+join compilations as k on k.compile_key = r.compile_key and k.kind = 'forward'
+join events as e on e.process_id = k.process_id and e.sequence = k.sequence
+where r.run_id = :run_id
+  and exists (
+    select 1
+    from guard_failures as g
+    join recompile_causes as u on u.id = g.cause_id
+    where g.recompile_id = r.id and u.category = 'tensor_size')
+order by r.time_us, r.id
+limit :most
+"""
 # A body has what its own columns lack: the context, and the stack of a break in a function that another one called.
 BREAKS_SQL = """
 select
@@ -123,7 +138,14 @@ def _read_recompiles(connection: sqlite3.Connection, values: Mapping[str, Any]) 
         if row["compile_key"] is not None:
             keys[row["recompile_id"]] = row["compile_key"]
             guards[row["recompile_id"]].append(RecordedGuard(**{name: row[name] for name in columns}))
-    return [RecordedRecompile(key, tuple(guards[recompile_id])) for recompile_id, key in keys.items()]
+    dynamic = {
+        row["compile_key"]: str(_load_body(row["body"]).get("dynamic_sources") or "")
+        for row in connection.execute(DYNAMIC_SQL, values)
+    }
+    return [
+        RecordedRecompile(key, tuple(guards[recompile_id]), tuple(filter(None, dynamic.get(key, "").split(","))))
+        for recompile_id, key in keys.items()
+    ]
 
 
 def _read_compiles(

@@ -265,7 +265,7 @@ USER_PROGRAMS = (
     UserProgram(
         "tokens",
         _TOKENS,
-        ("size-of-an-input",),
+        ("size-of-several-inputs",),
         edit_program(
             _TOKENS,
             (
@@ -279,7 +279,7 @@ USER_PROGRAMS = (
     UserProgram(
         "last-batch",
         _LAST_BATCH,
-        ("size-of-an-input",),
+        ("size-of-several-inputs",),
         edit_program(
             _LAST_BATCH,
             (
@@ -375,7 +375,7 @@ USER_PROGRAMS = (
     UserProgram(
         "cache",
         _CACHE,
-        ("size-of-an-input",),
+        ("size-of-several-inputs",),
         edit_program(
             _CACHE,
             (

@@ -11,6 +11,7 @@ _LONGEST = 2_000  # characters; a longer source is not worth the parser's memory
 _GLOBAL = re.compile(r"^G\[(['\"])(?P<name>\w+)\1\]")
 _ROOT = re.compile(r"^(?P<root>[A-Za-z_]\w*)(?P<rest>.*)$", re.DOTALL)
 _ARGUMENT = re.compile(r"^args\[(?P<place>\d+)\]")
+_ENTRY = re.compile(r"^(?P<scope>[LG])\['(?P<name>\w+)'\](?P<rest>[^\s,:]*):(?P<dim>\d{1,4})$")
 _KEYWORD = re.compile(r"^kwargs\[(['\"])(?P<name>\w+)\1\]")
 _BREAK_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
 
@@ -30,16 +31,47 @@ def name_source(source: str | None, default: str = "the value") -> str:
 def name_sources(sources: Sequence[str | None]) -> str:
     """Return several sources as a list in words: "x, y and z"."""
     names = list(dict.fromkeys(name_source(source) for source in sources))
+    return _join(names)
+
+
+def name_dimensions(entries: Sequence[tuple[str | None, int | None]]) -> str:
+    """Return dimensions of sources in words: "dimension 0 of x and y, dimensions 2 and 3 of image"."""
+    dims_by_source: dict[str, list[str]] = {}
+    for source, dim in entries:
+        dims_by_source.setdefault(name_source(source), []).append("that differs" if dim is None else str(dim))
+    sources_by_dims: dict[tuple[str, ...], list[str]] = {}
+    for source, dims in dims_by_source.items():
+        sources_by_dims.setdefault(tuple(dict.fromkeys(dims)), []).append(source)
+    return ", ".join(
+        f"dimension{'s' * (len(dims) > 1)} {_join(dims)} of {_join(sources)}"
+        for dims, sources in sources_by_dims.items()
+    )
+
+
+def _join(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def format_dynamic_sources(sources: Sequence[str], dim: int | None, torch_version: tuple[int, int]) -> str | None:
+def parse_dynamic_source(entry: str) -> tuple[str, int] | None:
+    """Read "L['x'].y:0" as the source x.y and dimension 0; None for a number, a parameter or a view's base."""
+    match = _ENTRY.match(entry)
+    if match is None or re.search(r"\._(?:parameters|buffers)\[|\._base\b", entry):
+        return None
+    source = f"G['{match['name']}']{match['rest']}" if match["scope"] == "G" else f"{match['name']}{match['rest']}"
+    return (source, int(match["dim"])) if _is_path(source) else None
+
+
+def format_dynamic_sources(sources: Sequence[tuple[str, int | None]], torch_version: tuple[int, int]) -> str | None:
     """Write torch.compiler.config.dynamic_sources for these sources; None where torch or a name does not allow it."""
     if torch_version < (2, 7):
         return None
-    suffix = f":{dim}" if dim is not None and torch_version >= (2, 13) else ""
-    entries = [_format_entry(source) for source in dict.fromkeys(sources)]
-    return None if None in entries else ",".join(f"{entry}{suffix}" for entry in entries)
+    entries = []
+    for source, dim in sources:
+        entry = _format_entry(source)
+        if entry is None:
+            return None
+        entries.append(entry if dim is None or torch_version < (2, 13) else f"{entry}:{dim}")
+    return ",".join(dict.fromkeys(entries))
 
 
 def _format_entry(source: str) -> str | None:

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.torch
 BEFORE = {fix.id: fix.before for fix in RECOMPILE_FIXES} | {program.name: program.text for program in USER_PROGRAMS}
 # The size differs first of all before the break as well, and three programs have two fixes each.
 OTHER_FIRST = {
-    "size-of-several-inputs": "size-of-an-input",
     "size-in-buckets": "size-of-an-input",
     "size-unbacked": "size-zero-or-one",
     "value-after-a-break": "size-of-an-input",
@@ -33,7 +32,8 @@ def test_settings_of_the_first_fixes_leave_fewer_recompiles(name: str, tmp_path:
         return
     before, changed = run_text(BEFORE[name], tmp_path), run_text(BEFORE[name], tmp_path, settings=settings)
     eager = run_text(BEFORE[name], tmp_path, "eager")
-    assert (changed.error, changed.recompiles) == (None, []) and before.recompiles
+    assert changed.error is None and len(changed.recompiles) < len(before.recompiles)
+    assert before.graph_breaks or not changed.recompiles  # those of code after a break are the break's
     assert is_equal(changed.result, eager.result)
 
 

@@ -21,6 +21,7 @@ SOURCES = st.one_of(
     st.builds("G['{}']".format, NAMES),
     st.text(max_size=40),
 )
+ENTRIES = st.builds("L['{}']:{}".format, NAMES, st.integers(0, 3)) | st.text()
 VALUES = st.sampled_from(["0", "1", "4", "0.5", "None", "'a'", "True", "missing"]) | st.text()
 FACTS = st.builds(
     RecompileFacts,
@@ -35,6 +36,9 @@ FACTS = st.builds(
     recompile_count=st.integers(0, 3),
     after_break=st.booleans(),
     lines=st.lists(st.text(max_size=30), max_size=3).map(tuple),
+    dynamic_sources=st.lists(st.builds("L['{}']:{}".format, NAMES, st.integers(0, 3)) | st.text(), max_size=3).map(
+        tuple
+    ),
     torch_version=st.sampled_from([(2, 4), (2, 7), (2, 13)]),
 )
 
