@@ -167,8 +167,8 @@ class Hooks:
         compile_id = str(fields.get("compile_id") or "")
         if "/" not in compile_id or compile_id.endswith("/0"):
             return None
-        file, first_line, name = (fields.get(key) for key in ("co_filename", "co_firstlineno", "co_name"))
-        sources = torch_compat.dynamic_sources(file, first_line, name) if file else None
+        code = [fields.get(key) for key in ("co_filename", "co_firstlineno", "co_name")]
+        sources = torch_compat.dynamic_sources(*code)
         return {"dynamic_sources": self.redact(sources)} if sources else None
 
     def _record_settings(self) -> None:

@@ -200,7 +200,7 @@ def distributed_rank() -> int | None:
     return int(distributed.get_rank())
 
 
-def dynamic_sources(file: str, first_line: int, name: str) -> str | None:
+def dynamic_sources(file: str | None, first_line: int | None, name: str | None) -> str | None:
     """Return what torch made dynamic in a code object because it differed: "L['x']:0,L['x']:2,L['n']".
 
     Source: torch/_dynamo/pgo.py (CodeId, FrameStateSizeEntry, render_code_state) of 2.13.

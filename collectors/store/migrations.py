@@ -23,6 +23,7 @@ from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.ingest.stacks import grow_stacks
 from compileboard.collectors.store.publications import number_runs
 from compileboard.collectors.store.rollups.summaries import grow_summaries
+from compileboard.collectors.store.suggestions import renew_suggestions
 
 FOLDER = Path(__file__).parent
 
@@ -105,7 +106,7 @@ def _migrations() -> Any:
         "0006_findings": ("schema_6.sql", (grow_summaries,)),  # a model with a wrong answer counts as failed since
         "0007_rejects_failures_trash": ("schema_7.sql", ()),
         "0008_content_ids": ("schema_8.sql", (give_content_ids, number_runs)),
-        "0009_incidents": ("schema_9.sql", ()),
+        "0009_incidents": ("schema_9.sql", (renew_suggestions,)),
     }
 
     def apply(database: Any, file_name: str, functions: tuple[Callable[[sqlite3.Connection], object], ...]) -> None:

@@ -26,10 +26,12 @@ from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.publications import publish_removal, publish_run
 from compileboard.collectors.store.search_index import remove_run_words
+from compileboard.collectors.store.suggestions import renew_suggestions
 
 WEEK_US = 7 * 86_400 * 1_000_000
 REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew
 CONTENT_IDS_VERSION = 8  # what was deleted before it has numbers of a database for ids
+SUGGESTIONS_VERSION = 9  # what was recorded before has suggestions in other words
 STAYING = ("payloads",)  # until a run is deleted for good
 
 # Rows that runs share, and the small tables that tell first whether any run still points to one. Commits are of a
@@ -173,6 +175,8 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
                 give_content_ids(copy)
             connection.execute("pragma defer_foreign_keys = on")
             _Restoring(connection, copy if version < CONTENT_IDS_VERSION else trash).run()
+            if version < SUGGESTIONS_VERSION:
+                renew_suggestions(connection)
             publish_run(connection, run_id)
         connection.execute("delete from removed_runs where run_id = :id", key)
     path.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Whether advice helps, counted by following it."""
