@@ -21,7 +21,6 @@ from compileboard.app.queries.run.recompiles import RecompileRow
 from compileboard.app.queries.run.stacks import StackCompile
 from compileboard.app.queries.run.trace_files import CompileEvent
 from compileboard.collectors.contract.categories import BY_NAME, Category, label_category
-from compileboard.collectors.contract.compile_labels import label_line
 
 ENDINGS = {
     "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),
@@ -179,13 +178,16 @@ class CompileGroup:
     bars: tuple[CompileBar, ...]
 
 
-def group_compiles(compiles: Sequence[CompileRow]) -> list[CompileGroup]:
-    """Group compiles that took time by their function, the first compile first; groups stay in the given order."""
-    highest_us = max((sum_phases(compile_row.phases) or 0 for compile_row in compiles), default=0)
+def group_compiles(compiles: Sequence[CompileRow], beside: Sequence[CompileRow] = ()) -> list[CompileGroup]:
+    """Group compiles that took time by their function, the first compile first; groups stay in the given order.
+
+    The longest bar is that of the compiles and those `beside` them.
+    """
+    highest_us = max((sum_phases(compile_row.phases) or 0 for compile_row in (*compiles, *beside)), default=0)
     rows_by_function: dict[tuple[str, str, str], list[CompileRow]] = {}
     for compile_row in compiles:
         if sum_phases(compile_row.phases):
-            function = (compile_row.process, compile_row.code, label_line(compile_row.file, compile_row.line))
+            function = (compile_row.process, compile_row.code, compile_row.location)
             rows_by_function.setdefault(function, []).append(compile_row)
     return [
         CompileGroup(*function, tuple(_build_bar(row, highest_us) for row in sorted(rows, key=_order)))

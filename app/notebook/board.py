@@ -26,7 +26,7 @@ from compileboard.app.api.fleet.trends import SetSummaryJson, TrendQuery, build_
 from compileboard.app.api.run import compiles as of_run
 from compileboard.app.api.run.artifacts import list_artifacts
 from compileboard.app.api.run.guards import list_guard_sets
-from compileboard.app.api.run.run import RunDetailJson, get_run, list_runs
+from compileboard.app.api.run.run import RunDetailJson, get_run, list_causes, list_runs
 from compileboard.app.api.run.shapes import list_shapes
 from compileboard.app.api.run.stacks import list_trie
 from compileboard.app.charts import breaks_and_recompiles as break_charts
@@ -66,6 +66,7 @@ class Board:
     runs = FrameMethod(list_runs)
     models = FrameMethod(list_newest, page_count=MOST_ROWS)
     results = FrameMethod(list_results, page_count=MOST_ROWS, counts=["result_count"])
+    causes = FrameMethod(list_causes, counts=["graph_break_count", "recompile_count"])
     compiles = FrameMethod(of_run.list_compiles, counts=["compile_count"])
     compilations = FrameMethod(of_run.list_compilations, counts=["record_count"])
     graph_breaks = FrameMethod(distinct_breaks.list_graph_breaks)
@@ -230,6 +231,7 @@ class BoardRun:
     graph_breaks = FrameMethod(of_run.list_graph_breaks)
     distinct_graph_breaks = FrameMethod(of_run.list_distinct_breaks)
     recompiles = FrameMethod(of_run.list_recompiles)
+    causes = FrameMethod(list_causes)
     recompile_causes = FrameMethod(of_run.list_causes)
     recompile_chains = FrameMethod(of_run.list_chains)
     recompile_limits = FrameMethod(of_run.list_limit_hits)

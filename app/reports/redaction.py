@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeVar
 
+from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.queries.run.compiles import CompileRow
 from compileboard.collectors.contract.redaction import redact_source
 
@@ -16,6 +17,8 @@ _WHOLE = frozenset(("source_line", "code", "loc"))
 
 def without_source(row: Row) -> Row:
     """Copy a dataclass with its source lines taken out; everything else stays."""
+    if isinstance(row, CauseRow):
+        row = row.hide_source()  # type: ignore[assignment]
     changes = {}
     for field in dataclasses.fields(row):  # type: ignore[arg-type]
         value = getattr(row, field.name)

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from typing import Literal
+from typing import Annotated, Literal
 
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.fix import BreakFacts, RecompileFacts, SuggestedFix
@@ -30,6 +30,7 @@ _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 # Settings of the whole process: one change is one cause, in however many functions it shows.
 _GLOBAL = frozenset(("grad_mode", "autocast", "deterministic", "global_state", "global_value", "backend_mismatch"))
+_PRIVATE = {"private": True}  # not in the API as it is: see app/analysis/runs/advice.py
 _BRANCHES = ("Data-dependent branching", "generic_jump")
 
 
@@ -37,46 +38,42 @@ _BRANCHES = ("Data-dependent branching", "generic_jump")
 class ResumedFunction:
     """Code after a graph break that was compiled on its own, and its recompiles."""
 
-    function: str | None
-    file: str | None
-    line: int | None
-    compile_keys: tuple[int, ...]
-    recompile_keys: tuple[int, ...]
-    compile_us: int
+    function: Annotated[str | None, "Qualified name of the function."]
+    file: Annotated[str | None, "Its file: path in the repository, or module path."]
+    line: Annotated[int | None, "Line of the function at which the graph broke."]
+    compile_keys: Annotated[tuple[int, ...], "`id` of each of its compiles."]
+    recompile_keys: Annotated[tuple[int, ...], "Those that are recompiles."]
+    compile_us: Annotated[int, "Time of its compiles. Microseconds."]
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause of lost compile time with what a fix would save; `number` is its place in the run's list.
+    """A cause of lost compile time, with what fixing it would save."""
 
-    `saved_us` is at most that; None where the function runs eagerly and no compile time was lost. `place_count` counts
-    the functions that it shows in.
-    """
-
-    number: int
-    kind: Literal["graph_break", "recompile"]
-    title: str
-    fingerprint: str
-    saved_us: int | None
-    is_eager: bool
-    event_count: int
-    function: str | None
-    file: str | None
-    line: int | None
-    source_line: str | None
-    evidence: str
-    explanation: str
-    category: str | None = None
-    gb_id: str | None = None
-    place_count: int = 1
-    graph_count: int = 0
-    resumed: tuple[ResumedFunction, ...] = ()
-    compile_keys: tuple[int, ...] = ()
-    content_ids: tuple[int, ...] = ()  # of its distinct graph breaks
-    fingerprints: tuple[str, ...] = ()  # of its distinct graph breaks or recompile causes
-    hints: tuple[str, ...] = ()
-    code: SourceLines | None = None
-    fixes: tuple[SuggestedFix, ...] = ()
+    number: Annotated[int, "Its place in the run's list, as `try --fix` takes it."]
+    kind: Annotated[Literal["graph_break", "recompile"], "What it is."]
+    title: Annotated[str, "What happens."]
+    fingerprint: Annotated[str, "What identifies it in every database."]
+    saved_us: Annotated[int | None, "Compile time that a fix saves, at most; shared time counts once. Microseconds."]
+    is_eager: Annotated[bool, "Whether code runs eagerly for it."]
+    event_count: Annotated[int, "Graph breaks, or recompiles."]
+    function: Annotated[str | None, "Qualified name of the function."]
+    file: Annotated[str | None, "Its file: path in the repository, or module path."]
+    line: Annotated[int | None, "Line."]
+    source_line: Annotated[str | None, "That line of the user's code; null with `--no-source`."]
+    evidence: Annotated[str, "The failed guard, or the reason of the graph break, in torch's words."]
+    explanation: Annotated[str, "What that means, in torch's words."]
+    category: Annotated[str | None, "Kind of guard that failed; null of a graph break."] = None
+    gb_id: Annotated[str | None, "torch's id of this kind of graph break: `GB0059`."] = None
+    place_count: Annotated[int, "Functions that it shows in."] = 1
+    graph_count: Annotated[int, "Graphs that a fix would join to others."] = 0
+    resumed: Annotated[tuple[ResumedFunction, ...], "Code after the graph break, compiled on its own."] = ()
+    compile_keys: Annotated[tuple[int, ...], "`id` of each compile that a fix would shorten or save."] = ()
+    content_ids: tuple[int, ...] = field(default=(), metadata=_PRIVATE)  # of its graph breaks, or recompile causes
+    fingerprints: Annotated[tuple[str, ...], "Fingerprints of its graph breaks, or recompile causes."] = ()
+    hints: Annotated[tuple[str, ...], "What to do, in torch's words."] = ()
+    code: Annotated[SourceLines | None, "The user's source around it; null where it was not kept."] = None
+    fixes: tuple[SuggestedFix, ...] = field(default=(), metadata=_PRIVATE)
 
     @property
     def is_fixable(self) -> bool:
@@ -85,8 +82,8 @@ class Cause:
 
     @property
     def can_try(self) -> bool:
-        """Return True if `try` can apply its first fix by itself."""
-        return bool(self.fixes and (self.fixes[0].edits or self.fixes[0].settings))
+        """Return True if `try` can apply one of its fixes by itself."""
+        return any(suggested.edits or suggested.settings for suggested in self.fixes)
 
 
 @dataclass
@@ -437,6 +434,7 @@ def _make_recompile_cause(
         category=guard.category,
         place_count=len({(member.compile.file, member.compile.function) for member in members}),
         compile_keys=tuple(member.compile.key for member in members),
+        content_ids=tuple(dict.fromkeys(member.guard.id for member in members)),
         fingerprints=tuple(dict.fromkeys(member.guard.fingerprint for member in members)),
         code=part,
         fixes=tuple(suggest(facts)),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 
 @dataclass(frozen=True)
 class SourceLines:
     """Lines of a user's file as they were when the run was recorded; `first_line` counts from 1."""
 
-    file: str
-    first_line: int
-    lines: tuple[str, ...]
+    file: Annotated[str, "Path in the repository, or module path."]
+    first_line: Annotated[int, "Number of the first line."]
+    lines: Annotated[tuple[str, ...], "The lines."]
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,9 @@ class RecordedCompile:
 
 @dataclass(frozen=True)
 class RecordedGuard:
-    """The failed guard of one cache entry."""
+    """The failed guard of one cache entry; `id` is of its distinct cause."""
 
+    id: int
     fingerprint: str
     category: str
     source: str | None

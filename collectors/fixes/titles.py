@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from compileboard.collectors.contract.categories import label_category
 
@@ -71,3 +72,32 @@ def _describe_values(values: Sequence[str]) -> str:
 def _shorten(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_SOURCE else text[: _LONGEST_SOURCE - 1] + "…"
+
+
+class HasSavings(Protocol):
+    """What a sentence about savings needs of a cause."""
+
+    @property
+    def saved_us(self) -> int | None: ...
+
+    @property
+    def is_fixable(self) -> bool: ...
+
+
+def describe_savings(
+    causes: Sequence[HasSavings], compile_us: int | None, format_duration: Callable[[float | None], str]
+) -> str:
+    """Return in one sentence what the fixes of a run would save: 4 fixes save up to 3.09 s of 5.87 s compile time."""
+    fixable = [cause for cause in causes if cause.is_fixable]
+    saved_us = sum(cause.saved_us or 0 for cause in fixable or causes)
+    whole = f"of {format_duration(compile_us)} compile time" if compile_us else "of compile time"
+    if fixable:
+        subject = "1 fix" if len(fixable) == 1 else f"{len(fixable)} fixes"
+        verb = "saves" if len(fixable) == 1 else "save"
+        if not saved_us:
+            return f"{subject} known, saved compile time not recorded"
+        return f"{subject} {verb} up to {format_duration(saved_us)} {whole}"
+    subject = "1 cause" if len(causes) == 1 else f"{len(causes)} causes"
+    verb = "costs" if len(causes) == 1 else "cost"
+    cost = f"{verb} up to {format_duration(saved_us)} {whole}, " if saved_us else "of graph breaks or recompiles, "
+    return f"{subject} {cost}no fix is known"

@@ -7,7 +7,8 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.recorded import (
@@ -42,8 +43,8 @@ limit :most
 """
 GUARDS_SQL = """
 select
-  r.id as recompile_id, r.compile_key, u.fingerprint, u.category, u.source, g.expected, g.actual, g.reason, g.line,
-  g.source_line
+  r.id as recompile_id, r.compile_key, u.id, u.fingerprint, u.category, u.source, g.expected, g.actual, g.reason,
+  g.line, g.source_line
 from recompiles as r
 join guard_failures as g on g.recompile_id = r.id
 join recompile_causes as u on u.id = g.cause_id
@@ -123,17 +124,33 @@ def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRu
         occurrences=occurrences,
         code=list_source_lines(connection, run_id),
     )
-    return run if version is None else _with_version(run, (int(version[1]), int(version[2])))
+    return run if version is None else replace(run, torch_version=(int(version[1]), int(version[2])))
 
 
-def _with_version(run: RecordedRun, version: tuple[int, int]) -> RecordedRun:
-    return RecordedRun(**{**vars(run), "torch_version": version})
+class Caller(NamedTuple):
+    """The user's frame that called what torch compiles in a wrapper of its own."""
+
+    file: str
+    line: int | None
+    name: str
+    code: str | None
+
+    @property
+    def label(self) -> str:
+        """Return how a module is named that only its caller tells of."""
+        return f"module called by {self.name}"
+
+
+def find_caller(connection: sqlite3.Connection, stack_id: int) -> Caller | None:
+    """Return the innermost frame of a stack that is neither torch's nor generated; None where all are."""
+    row = connection.execute(CALLER_SQL, {"node": stack_id, "deepest": _DEEPEST}).fetchone()
+    return None if row is None else Caller(row["file"], row["line"], row["name"], row["code"])
 
 
 def _read_recompiles(connection: sqlite3.Connection, values: Mapping[str, Any]) -> list[RecordedRecompile]:
     guards: dict[int, list[RecordedGuard]] = defaultdict(list)
     keys: dict[int, int] = {}
-    columns = ("fingerprint", "category", "source", "expected", "actual", "reason", "line", "source_line")
+    columns = ("id", "fingerprint", "category", "source", "expected", "actual", "reason", "line", "source_line")
     for row in connection.execute(GUARDS_SQL, values):
         if row["compile_key"] is not None:
             keys[row["recompile_id"]] = row["compile_key"]
@@ -163,19 +180,18 @@ def _read_compiles(
         for row in rows
         if row["key"] in types
     }
-    callers: dict[int, sqlite3.Row | None] = {}
+    callers: dict[int, Caller | None] = {}
     compiles = []
     for row in rows:
         function, file, line, caller = row["function"], row["file"], row["line"], None
         if (file or "").startswith(_TORCH) and row["stack_id"] is not None:
             if row["stack_id"] not in callers:
-                node = {"node": row["stack_id"], "deepest": _DEEPEST}
-                callers[row["stack_id"]] = connection.execute(CALLER_SQL, node).fetchone()
+                callers[row["stack_id"]] = find_caller(connection, row["stack_id"])
             caller = callers[row["stack_id"]]
         if caller is not None:
             module = frame_types.get((row["process_id"], row["generation"], row["frame_id"]))
-            function = f"{module.rsplit('.', 1)[-1]}.forward" if module else f"module called by {caller['name']}"
-            file, line = caller["file"], caller["line"]
+            function = f"{module.rsplit('.', 1)[-1]}.forward" if module else caller.label
+            file, line = caller.file, caller.line
         compiles.append(
             RecordedCompile(
                 key=row["key"],
@@ -191,7 +207,7 @@ def _read_compiles(
                 restart_us=min(row["restart_us"], row["total_us"]),
                 is_recompile=bool(row["is_recompile"]),
                 torch_function=row["function"] if caller is not None else None,
-                source_line=caller["code"] if caller is not None else None,
+                source_line=caller.code if caller is not None else None,
             )
         )
     return compiles

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.analysis.comparison.environment import SettingChange
-from compileboard.app.analysis.runs.diagnosis import Problem
+from compileboard.app.analysis.runs.advice import CauseRow, RunVerdict
+from compileboard.app.analysis.runs.problems import Problem
 from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.api.run.compiles import CompileDetail, FrameCompile
 from compileboard.app.db import get_clock, get_engine, get_reader
 from compileboard.app.queries.fields import SORT_HELP, Count
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import RunFilter
-from compileboard.app.queries.page import Page, read_id
+from compileboard.app.queries.page import Page, decode_cursor, make_page, read_id
 from compileboard.app.queries.parameters import order_by
 from compileboard.app.queries.run import compiles, failures
 from compileboard.app.queries.run import run as run_detail
@@ -25,7 +26,7 @@ from compileboard.app.queries.run.trace_files import Log, RejectSum, TraceFile
 from compileboard.app.screens.fleet.runs import RunFactsJson, RunJson, RunsFilters, build_runs, describe_facts
 from compileboard.app.screens.run.compiles import build_compile, make_compilation
 from compileboard.app.screens.run.environment import build_config, build_environment, build_processes
-from compileboard.app.screens.run.run import build_summary
+from compileboard.app.screens.run.run import build_summary, list_run_causes
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class RunSort:
 class RunDetailJson(RunFactsJson):
     """One run with its surroundings and sums."""
 
-    findings: Annotated[Sequence[Problem], "What to do, the most costly first: at most 5."]
+    verdict: Annotated[RunVerdict, "What is wrong, in one sentence."]
+    problems: Annotated[Sequence[Problem], "What is wrong beside graph breaks and recompiles, what failed first."]
     phases_us: PhaseTimes
     outcomes: Annotated[dict[str, Count], "Compiles by outcome."]
     distinct_break_count: Annotated[Count, "Distinct graph breaks."]
@@ -66,7 +68,8 @@ def get_run(detail: RunDetail) -> RunDetailJson:
     files = build_processes(reader, run_id)
     return RunDetailJson(
         **vars(describe_facts(detail, get_clock())),
-        findings=summary.fixes,
+        verdict=summary.verdict,
+        problems=summary.problems,
         phases_us=summary.phases.times,
         outcomes=compiles.count_outcomes(reader, run_id),
         distinct_break_count=summary.distinct_break_count,
@@ -77,6 +80,14 @@ def get_run(detail: RunDetail) -> RunDetailJson:
         logs=files.logs,
         rejects=files.rejects,
     )
+
+
+@operation("/runs/<run_id>/causes")
+def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
+    """List the causes of a run's lost compile time with their fixes: what runs eagerly, then what saves most."""
+    causes = list_run_causes(get_reader(), detail.run)
+    after = int((decode_cursor(page.cursor, int) or (0,))[0])
+    return make_page([cause for cause in causes if cause.number > after], page.limit, lambda cause: (cause.number,))
 
 
 @operation("/runs/<run_id>/compiles/<key>")

@@ -14,6 +14,7 @@ from compileboard.app.queries.process_names import load_process_names
 from compileboard.app.queries.run.trace_files import find_start, load_body
 from compileboard.app.schema import PRIVATE, Keywords, one_of, published
 from compileboard.collectors.contract.compile_labels import build_label, label_function, label_line, label_role
+from compileboard.collectors.store.causes import Caller, find_caller
 
 OUTCOMES = ("compiled", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
 # How a compile ended, told finer than by its outcome: whether it went on after a graph break, or began again.
@@ -96,6 +97,7 @@ class CompileRow:
     recompile_category: fields.RecompileCategory
     process: fields.ProcessName
     phases: Phases = field(metadata=PRIVATE)
+    caller: Caller | None = field(metadata=PRIVATE)  # of a wrapper of torch's own around a user's module
 
     @property
     @published
@@ -106,7 +108,13 @@ class CompileRow:
     @property
     def code(self) -> str:
         """Return its function, and after which break it goes on."""
-        return label_function(self.function, self.resumed_at)
+        return label_function(self.caller.label if self.caller else self.function, self.resumed_at)
+
+    @property
+    def location(self) -> str:
+        """Return its file and line."""
+        own = (self.file, self.line)
+        return label_line(*((self.caller.file, self.caller.line) if self.caller else own))
 
     @property
     def role(self) -> str:
@@ -117,7 +125,7 @@ class CompileRow:
     @published
     def label(self) -> str:
         """Return what tells it apart: process, function, file and line, and which compile of the function it is."""
-        return build_label(self.process, self.code, label_line(self.file, self.line), self.role)
+        return build_label(self.process, self.code, self.location, self.role)
 
 
 @dataclass(frozen=True)
@@ -158,7 +166,8 @@ _COLUMNS = """
   c.id, c.process_id, p.pid, c.generation, c.compile_id, c.frame_id, c.frame_compile_id,
   coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at, c.outcome, c.started_us,
   c.duration_us, nullif(c.total_us, 0) as total_us, c.attempt_count, c.graph_break_count,
-  c.recompiled_from, c.recompile_category
+  c.recompiled_from, c.recompile_category,
+  case when f.file = 'torch/_dynamo/external_utils.py' then c.stack_id end as wrapped_stack_id
 """
 _SOURCE = """
 from compiles as c
@@ -301,10 +310,19 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
             phases[key] = Phases(**values)
     nothing = Phases(*(None,) * 8)
     processes = load_process_names(connection, (row["process_id"] for row in records))
-    return [
-        CompileRow(**dict(row), process=processes.get(row["process_id"], ""), phases=phases.get(row["id"], nothing))
-        for row in records
-    ]
+    rows = []
+    for row in records:
+        values = dict(row)
+        stack_id = values.pop("wrapped_stack_id")
+        rows.append(
+            CompileRow(
+                **values,
+                process=processes.get(row["process_id"], ""),
+                phases=phases.get(row["id"], nothing),
+                caller=None if stack_id is None else find_caller(connection, stack_id),
+            )
+        )
+    return rows
 
 
 def list_compiles(

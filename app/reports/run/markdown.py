@@ -11,7 +11,7 @@ from compileboard.app.analysis.models.labels import (
     describe_status,
     describe_verdict,
 )
-from compileboard.app.analysis.runs.diagnosis import Problem
+from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.format import (
     format_count,
     format_duration,
@@ -22,7 +22,6 @@ from compileboard.app.format import (
 )
 from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
 from compileboard.app.queries.run.trace_files import RejectSum
-from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.reports.markdown import MOST_TABLE_ROWS, code, prose, table
 from compileboard.app.reports.run.contents import Contents
 from compileboard.app.resources import __version__
@@ -30,6 +29,7 @@ from compileboard.app.screens.run.aot import AotScreen
 from compileboard.app.screens.run.guards import RunGuardsScreen
 from compileboard.app.screens.run.ranks import RanksScreen
 from compileboard.app.screens.run.results import ReportedResults
+from compileboard.app.screens.run.run import RunSummaryScreen
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.store.rollups.results import ResultRow
@@ -155,7 +155,7 @@ def render_markdown(contents: Contents) -> str:
     parts = [
         _head(contents),
         write_results(contents.results),
-        _todo(contents.summary.fixes, contents.run),
+        _fix_first(contents.summary),
     ]
     parts += [_breaks(contents), _recompiles(contents), _failures(contents)]
     parts += [*write_sections(contents), _foot(contents)]
@@ -194,21 +194,43 @@ def _where(function: str | None, file: str | None, line: int | None = None) -> s
     return code(function) + location
 
 
-def _todo(findings: Sequence[Problem], run: RunRow) -> list[str]:
-    lines = ["### What to do", ""]
-    if not findings:
-        if run.has_only_results:
-            return [*lines, "Not recorded: a file of results says nothing of compiles."]
-        return [*lines, "Nothing stands out." if run.compile_count else "Nothing was compiled in this run."]
-    for number, finding in enumerate(findings[:MOST_TABLE_ROWS], start=1):
-        lines.append(f"{number}. **{prose(finding.title)}** ({prose(finding.number)})<br>{prose(finding.fix, 500)}")
-        if finding.function or finding.file:
-            others = f" and {format_plural(finding.others, 'other function')}" if finding.others else ""
-            lines.append(f"   <br>in {_where(finding.function, finding.file, finding.line)}{others}")
-        if finding.code:
-            lines.append(f"   <br>{code(finding.code)}")
-    if len(findings) > MOST_TABLE_ROWS:
-        lines += ["", f"And {len(findings) - MOST_TABLE_ROWS} more."]
+def _fix_first(summary: RunSummaryScreen) -> list[str]:
+    lines = [f"**{prose(summary.verdict.sentence)}**", ""]
+    lines += [prose(summary.verdict.note), ""] if summary.verdict.note else []
+    if not summary.causes and not summary.problems:
+        return lines
+    lines += ["### Fix this first", ""]
+    for problem in summary.problems[:MOST_TABLE_ROWS]:
+        lines.append(f"- **{prose(problem.title)}** ({prose(problem.number)})<br>{prose(problem.advice, 500)}")
+        if problem.function or problem.file:
+            lines.append(f"  <br>in {_where(problem.function, problem.file, problem.line)}")
+        if problem.code:
+            lines.append(f"  <br>{code(problem.code)}")
+    if len(summary.problems) > MOST_TABLE_ROWS:
+        lines.append(f"- And {len(summary.problems) - MOST_TABLE_ROWS} more problems.")
+    lines.append("")
+    for cause in summary.causes[:MOST_TABLE_ROWS]:
+        lines += _describe_cause(cause)
+    if len(summary.causes) > MOST_TABLE_ROWS:
+        lines += ["", f"And {format_plural(len(summary.causes) - MOST_TABLE_ROWS, 'more cause')}."]
+    return lines
+
+
+def _describe_cause(cause: CauseRow) -> list[str]:
+    saved = f"saves {format_duration(cause.saved_us)} at most" if cause.saved_us else "time not recorded"
+    words = ["runs eagerly"] * cause.is_eager + ([saved] if cause.saved_us or not cause.is_eager else [])
+    lines = [f"{cause.number}. **{prose(cause.title)}** ({', '.join([*words, cause.noun])})"]
+    lines.append(f"   <br>in {_where(cause.function, cause.file, cause.line)}")
+    if cause.source_line or cause.kind == "recompile":
+        lines.append(f"   <br>{code(cause.source_line or cause.evidence)}")
+    if not cause.advice:
+        hint = f" torch's hint: {prose(cause.hints[0], 300)}" if cause.hints else ""
+        return [*lines, f"   <br>No fix is known.{hint}"]
+    first = cause.advice[0]
+    lines.append(f"   <br>Fix: {prose(first.title)}")
+    lines.append(f"   <br>Applies: {prose(first.applies, 300)} Cost: {prose(first.cost, 300)}")
+    lines += [f"   <br>{code(line)}" for line in first.diff if line[:1] in "+-"]
+    lines += [f"   <br>Tried: {prose(trial.summary)}" for trial in cause.trials[:1]]
     return lines
 
 

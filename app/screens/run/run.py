@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from compileboard.app.analysis.compiles import CompileGroup, group_compiles
 from compileboard.app.analysis.labels import PhaseShare, list_shares, sum_phases
-from compileboard.app.analysis.runs.diagnosis import Problem, RunFacts, rank_fixes
+from compileboard.app.analysis.runs.advice import (
+    CauseRow,
+    RunVerdict,
+    SavingShare,
+    judge_run,
+    list_cause_rows,
+    list_savings,
+)
+from compileboard.app.analysis.runs.problems import Problem, RunFacts, list_problems
 from compileboard.app.analysis.runs.states import RunState, describe_raised, describe_state
 from compileboard.app.queries.dashboard.incidents import (
     DIRECTIONS,
@@ -23,12 +31,12 @@ from compileboard.app.queries.run import compiles, failures, graph_breaks, recom
 from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.run.run import RunDetail, RunFeatures, get_run_features
 from compileboard.app.queries.run_rows import RunRow
+from compileboard.collectors.store.causes import load_causes
+from compileboard.collectors.store.dashboard.trials import list_trials
 
-MOST_FIXES = 100
-FIRST_FIXES = 5  # shown at once; the others are one click away
-MOST_FACTS = 500  # distinct breaks and causes that the advice is made of
 MOST_SKIPS = 200
 CHARTED = 24
+FIRST_BARS = 5  # of the summary; the others are one click away
 
 
 @dataclass(frozen=True)
@@ -76,10 +84,14 @@ def build_header(reader: sqlite3.Connection, detail: RunDetail, now_us: int, sta
 
 @dataclass(frozen=True)
 class RunSummaryScreen:
-    """A run's headline numbers and advice. `longest` are its longest compiles, `began` its incidents by direction."""
+    """A run's verdict, causes and headline numbers. `longest` are its longest compiles.
+
+    `began` are its incidents by direction.
+    """
 
     run: RunRow
     facts: RunFacts
+    causes: Sequence[CauseRow]
     unfinished_count: int
     distinct_break_count: int
     phases: compiles.Phases
@@ -87,9 +99,19 @@ class RunSummaryScreen:
     began: Sequence[tuple[str, int]]
 
     @cached_property
-    def fixes(self) -> list[Problem]:
-        """List what to do, the most costly first."""
-        return rank_fixes(self.facts)[:MOST_FIXES]
+    def problems(self) -> list[Problem]:
+        """List what is wrong beside graph breaks and recompiles, what failed first."""
+        return list_problems(self.facts)
+
+    @cached_property
+    def verdict(self) -> RunVerdict:
+        """Return what is wrong in one sentence."""
+        return judge_run(self.run, self.causes, self.problems)
+
+    @cached_property
+    def savings(self) -> list[SavingShare]:
+        """Split the run's compile time into what each fix saves and the rest."""
+        return list_savings(self.causes, self.run.compile_us)
 
     @property
     def phases_us(self) -> int | None:
@@ -99,7 +121,12 @@ class RunSummaryScreen:
     @cached_property
     def groups(self) -> list[CompileGroup]:
         """Return its longest compiles as bars."""
-        return group_compiles(self.longest)
+        return group_compiles(self.longest[:FIRST_BARS])
+
+    @cached_property
+    def other_groups(self) -> list[CompileGroup]:
+        """Return the compiles after those as bars."""
+        return group_compiles(self.longest[FIRST_BARS:], self.longest)
 
     @cached_property
     def shares(self) -> list[PhaseShare]:
@@ -124,12 +151,15 @@ class RunSummaryScreen:
 
 
 def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
-    """Read a run's headline numbers and what its advice is made of."""
+    """Read a run's verdict, causes and headline numbers."""
     phases = compiles.get_phases(reader, run.id)
     began = count_ranges(reader, IncidentFilter(state=NOT_WITHDRAWN, handling=NOT_IGNORED), [run.id])
+    causes = list_run_causes(reader, run)
+    explained = {key for cause in causes if cause.is_eager for key in cause.compile_keys}
     return RunSummaryScreen(
         run=run,
-        facts=read_facts(reader, run, phases),
+        facts=read_facts(reader, run, phases, explained),
+        causes=causes,
         unfinished_count=failures.count_unfinished(reader, run),
         distinct_break_count=graph_breaks.count_distinct_breaks(reader, run.id),
         phases=phases,
@@ -138,18 +168,27 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
     )
 
 
-def read_facts(reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases) -> RunFacts:
-    """Read what a run's advice is made of; what its totals say there is none of is not asked for."""
-    has_breaks = run.compile_count or run.graph_break_count  # a file of results tells of breaks without their compiles
+def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
+    """List the causes of a run's lost compile time with their fixes, what runs eagerly first."""
+    if not (run.graph_break_count or run.recompile_count):
+        return []
+    return list_cause_rows(load_causes(reader, run.id), run, list_trials(reader, run.id))
+
+
+def read_facts(
+    reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases, explained: Container[int] = ()
+) -> RunFacts:
+    """Read what a run's problems are listed of; what its totals say there is none of is not asked for.
+
+    Limits of the compiles that are `explained` have a cause of their own.
+    """
+    limit_hits = recompiles.list_limit_hits(reader, run.id, limit=100).rows if run.recompile_limit_count else ()
     cacheable = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
     return RunFacts(
-        compile_us=run.compile_us,
         unfinished=failures.list_unfinished(reader, run),
         failures=failures.count_failed(reader, run.id) if run.failure_count else (),
         raised=failures.list_runtime_failures(reader, run.id) if run.runtime_failure_count else (),
-        limit_hits=recompiles.list_limit_hits(reader, run.id, limit=100).rows if run.recompile_limit_count else (),
-        causes=recompiles.list_causes(reader, run.id, limit=MOST_FACTS).rows if run.compile_count else (),
-        breaks=graph_breaks.list_distinct_breaks(reader, run.id, limit=MOST_FACTS).rows if has_breaks else (),
+        limit_hits=[limit_hit for limit_hit in limit_hits if limit_hit.compile_key not in explained],
         caches=failures.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
         skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows if run.cudagraph_skip_count else (),
         changed=[settings for _process, settings in run_detail.list_changed_configs(reader, run.id)],

@@ -17,7 +17,7 @@ from compileboard.app.screens.run.compiles import build_compiles
 from compileboard.app.screens.run.environment import build_config, build_environment, build_processes
 from compileboard.app.screens.run.graph_breaks import build_distinct_breaks, build_graph_breaks
 from compileboard.app.screens.run.recompiles import build_recompiles
-from compileboard.app.screens.run.run import FIRST_FIXES, build_failures, build_summary
+from compileboard.app.screens.run.run import FIRST_BARS, build_failures, build_summary
 from compileboard.app.web.run.shell import find_run, render_run
 
 blueprint = Blueprint("run", __name__)
@@ -25,7 +25,7 @@ blueprint = Blueprint("run", __name__)
 
 def _summary(run: RunRow) -> dict[str, Any]:
     screen = build_summary(get_reader(), run)
-    return {"screen": screen, "first_fixes": FIRST_FIXES}
+    return {"screen": screen, "first_bars": FIRST_BARS}
 
 
 def _compiles(run: RunRow) -> dict[str, Any]:

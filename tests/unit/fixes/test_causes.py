@@ -27,7 +27,9 @@ def _compile(key: int, total_us: int = 100, resumed_at: int | None = None, **mor
 
 def _size(source: str = "x", expected: str = "16", actual: str = "7", dim: int = 0) -> RecordedGuard:
     reason = f"tensor '{source}' size mismatch at index {dim}. expected {expected}, actual {actual}"
-    return RecordedGuard(f"size {source} {dim}", "tensor_size", source, expected, actual, reason, None, None)
+    return RecordedGuard(
+        hash((source, dim)), f"size {source} {dim}", "tensor_size", source, expected, actual, reason, None, None
+    )
 
 
 def _break(number: int, line: int, gb_type: str = "Graph break") -> RecordedBreak:

@@ -160,10 +160,14 @@ def test_a_long_page_of_recompiles_has_every_guard(client: FlaskClient, store: s
 
 
 def test_a_run_says_what_to_do_first(client: FlaskClient) -> None:
-    findings = get(client, f"/runs/{RUN}")["findings"]
-    assert [finding["severity"] for finding in findings[:2]] == ["bad", "bad"]
-    assert findings[0]["title"] == "Compile failed: BackendCompilerFailed"
-    assert all(finding["fix"] for finding in findings)
+    run = get(client, f"/runs/{RUN}")
+    assert [(problem["severity"], problem["title"]) for problem in run["problems"][:1]] == [
+        ("bad", "Compile failed: BackendCompilerFailed")
+    ]
+    assert run["verdict"]["tone"] == "bad" and "Compile failed" in run["verdict"]["note"]
+    causes = get(client, f"/runs/{RUN}/causes")
+    assert causes[0]["is_eager"] and {cause["kind"] for cause in causes} == {"graph_break", "recompile"}
+    assert get(client, f"/runs/{RUN}/causes?limit=1") == causes[:1]
 
 
 def test_the_first_address_lists_the_others_and_every_page_leads_to_it(client: FlaskClient) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.reports.markdown import MOST_TABLE_ROWS
 from compileboard.app.screens.run.recompiles import MOST_CAUSES, MOST_STEPS
-from compileboard.app.screens.run.run import MOST_FIXES
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.codec import pack
 from tests.unit.app.seed import START_US, add_function, add_run, insert
@@ -70,15 +70,33 @@ def test_a_silent_recorders_run_has_one_state(
         assert re.findall(r'"shown_state": ?"([^"]*)"', get(path, now_us)) == [word], path
 
 
-def test_advice_has_one_limit(get: Callable[..., str], store: sqlite3.Connection, client: FlaskClient) -> None:
-    add_observed_run(store, compile_count=1)
-    add_causes(store, MOST_FIXES + 20)
-    listed = client.get(f"/api/v1/runs/{RUN}").json["data"]["findings"]
-    assert len(listed) == MOST_FIXES
-    titles = [fix["title"].replace("'", "&#39;") for fix in listed]
+def add_recompiles(store: sqlite3.Connection, count: int) -> None:
+    function_id = add_function(store)
+    for number in range(count):
+        cause = {"category": "int_value", "source": f"k{number}", "reason": f"k{number} == 1"}
+        cause_id = insert(store, "recompile_causes", fingerprint=f"r{number}", function_id=function_id, **cause)
+        key = add_compile(store, number, function_id, recompiled_from="?", total_us=2000 + number)
+        of_run = {"run_id": RUN, "process_id": PROCESS, "sequence": number, "time_us": START_US}
+        recompile_id = insert(store, "recompiles", compile_key=key, function_id=function_id, **of_run)
+        guard = {"position": 0, "cause_id": cause_id, "reason": cause["reason"]}
+        insert(store, "guard_failures", recompile_id=recompile_id, **guard)
+
+
+def test_every_cause_is_named_everywhere(
+    get: Callable[..., str], store: sqlite3.Connection, client: FlaskClient
+) -> None:
+    count = MOST_TABLE_ROWS + 3
+    add_observed_run(store, compile_count=count, recompile_count=count, compile_us=10**6)
+    add_recompiles(store, count)
+    listed = client.get(f"/api/v1/runs/{RUN}/causes").json["data"]
+    assert [cause["saved_us"] for cause in listed] == [2000 + number for number in reversed(range(count))]
+    titles = [cause["title"] for cause in listed]
+    sentence = client.get(f"/api/v1/runs/{RUN}").json["data"]["verdict"]["sentence"]
     for path in (f"/runs/{RUN}", f"/runs/{RUN}/report.html"):
-        assert re.findall(r'<li class="finding [^>]*>\s*<h3>(.*?)</h3>', get(path)) == titles, path
-    assert f"And {MOST_FIXES - 10} more." in get(f"/runs/{RUN}/report.md")
+        assert re.findall(r'<span class="cause__title">(.*?)</span>', get(path)) == titles, path
+        assert sentence in get(path)
+    assert "And 3 more causes." in get(f"/runs/{RUN}/report.md")
+    assert sentence in get(f"/runs/{RUN}/report.md")
 
 
 def test_causes_have_one_limit(get: Callable[..., str], store: sqlite3.Connection) -> None:

@@ -14,62 +14,28 @@ from compileboard.app.analysis.labels import (
     list_shares,
     sum_phases,
 )
-from compileboard.app.analysis.runs.diagnosis import RunFacts, rank_fixes
+from compileboard.app.analysis.runs.problems import RunFacts, list_problems
 from compileboard.app.charts.compiles import chart_compiles
 from compileboard.app.queries.fields import gb_url
 from compileboard.app.queries.run.compiles import CompileRow, Phases
-from compileboard.app.queries.run.failures import CacheResult, FailureGroup
-from compileboard.app.queries.run.graph_breaks import RunDistinctBreak
-from compileboard.app.queries.run.recompiles import LimitHit, RunCause
+from compileboard.app.queries.run.failures import CacheResult
+from compileboard.app.queries.run.recompiles import LimitHit
 
 
-def _break(
-    cost_us: int, hints: tuple[str, ...] = ("Do this",), outcomes: dict[str, int] | None = None
-) -> RunDistinctBreak:
-    return RunDistinctBreak(
-        cost_us, "GB0001", "Type", "Type", None, hints, "f", "a.py", 1, "x()", 1, cost_us, outcomes or {}
-    )
-
-
-def _cause(cost_us: int, source: str | None = "x") -> RunCause:
-    return RunCause(1, "tensor_size", source, "reason", "fix it", "f", "a.py", 1, 1, cost_us)
-
-
-def test_diagnose_orders_by_compile_time() -> None:
-    fixes = rank_fixes(RunFacts(causes=[_cause(5_000)], breaks=[_break(9_000), _break(1_000, ("Do that",))]))
-    assert [(fix.kind, fix.cost_us) for fix in fixes] == [("break", 9_000), ("recompile", 5_000), ("break", 1_000)]
-    assert rank_fixes(RunFacts()) == []
-
-
-def test_diagnose_joins_what_one_fix_mends() -> None:
-    other = replace(_break(1_000), function="g")
-    fixes = rank_fixes(RunFacts(compile_us=9_500, breaks=[_break(9_000), other], causes=[_cause(10), _cause(20)]))
-    assert [(fix.kind, fix.cost_us, fix.others) for fix in fixes] == [("break", 9_500, 1), ("recompile", 30, 0)]
-    assert fixes[0].number == "2 graph breaks, in compiles that took 9.50 ms"
-
-
-def test_diagnose_puts_what_runs_eagerly_first() -> None:
+def test_problems_name_what_runs_eagerly_without_a_cause() -> None:
     limit = LimitHit(1, "0/8", "p", None, "f", "a.py", 3, "tensor_size", "0/7", 0, None)
-    fixes = rank_fixes(RunFacts(causes=[_cause(10**9)], limit_hits=[limit]))
-    assert [fix.kind for fix in fixes] == ["limit", "recompile"]
-    assert "Tensor size of x" in fixes[0].fix
-    assert fixes[0].cost_us == 10**9
+    (problem,) = list_problems(RunFacts(limit_hits=[limit]))
+    assert (problem.severity, problem.kind, problem.line) == ("bad", "limit", 3)
+    assert list_problems(RunFacts()) == []
 
 
-def test_diagnose_takes_a_hint_that_says_what_to_do() -> None:
-    fixes = rank_fixes(RunFacts(breaks=[_break(1, ("This graph break is fundamental - it is", "Use torch.cond"))]))
-    assert fixes[0].fix == "Use torch.cond"
-    eager = rank_fixes(RunFacts(breaks=[_break(1, outcomes={"skipped": 1})]))
-    assert (eager[0].severity, eager[0].title) == ("bad", "Graph break: Type (1 frame left to run eagerly)")
-
-
-def test_diagnose_names_caches_that_are_off_or_bypassed() -> None:
+def test_problems_name_caches_that_are_off_or_bypassed() -> None:
     changed = [{"inductor": {"fx_graph_cache": {"value": False, "default": True}}}]
     bypass = CacheResult("aot_autograd", "bypass", "custom op", 3, None, None)
-    fixes = rank_fixes(RunFacts(changed=changed, cacheable_us=2_000_000, caches=[bypass]))
-    assert [fix.title for fix in fixes] == ["Caches are disabled", "AOTAutograd cache bypassed"]
-    assert "inductor.fx_graph_cache = False" in fixes[0].fix
-    assert fixes[1].number == "3 graphs"
+    problems = list_problems(RunFacts(changed=changed, cacheable_us=2_000_000, caches=[bypass]))
+    assert [problem.title for problem in problems] == ["Caches are disabled", "AOTAutograd cache bypassed"]
+    assert "inductor.fx_graph_cache = False" in problems[0].advice
+    assert problems[1].number == "3 graphs"
 
 
 def test_shares_fill_the_bar_and_leave_out_what_took_no_time() -> None:
@@ -130,7 +96,9 @@ def test_words_say_what_was_lost_and_never_claim_more_than_was_reported() -> Non
 def test_chart_compiles_escapes_names_and_is_plotlys() -> None:
     phases = Phases(2_000_000, 10, None, None, None, None, None, None)
     row = CompileRow(
-        4, "p", 1, 0, "0/0", 0, 0, 1, "<a>", "a.py", 1, None, "compiled", 0, 1, 1, 1, 0, None, None, "rank 1", phases
+        *(4, "p", 1, 0, "0/0", 0, 0, 1, "<a>", "a.py", 1, None, "compiled", 0, 1, 1, 1, 0, None, None, "rank 1"),
+        phases,
+        None,
     )
     chart = chart_compiles([row], "RUN", 1)
     go.Figure(chart.figure)
@@ -144,16 +112,11 @@ def test_labels_of_phases_are_so_on_a_cpu_too() -> None:
     assert (kernels.label, "C++ on a CPU" in kernels.meaning) == ("kernels", True)
 
 
-def test_what_ends_in_eager_code_takes_at_most_three_places_before_what_costs() -> None:
-    failures = [FailureGroup("E", f"m{n}", f"f{n}", "a.py", n, 1) for n in range(5)]
-    evidence = RunFacts(failures=failures, causes=[_cause(10)])
-    assert [fix.kind for fix in rank_fixes(evidence)] == ["failure"] * 3 + ["recompile"] + ["failure"] * 2
-
-
 def test_bars_are_grouped_by_function_and_begin_with_its_first_compile() -> None:
     first = CompileRow(
         *(0, "p", 1, 0, "0/0", 0, 0, None, "f", "a.py", 1, None, "compiled", 5, 1, 1, 1, 0, None, None, ""),
         Phases(500, *(None,) * 7),
+        None,
     )
     again = replace(first, id=1, started_us=9, recompiled_from="0/0", recompile_category="tensor_size")
     rows = [

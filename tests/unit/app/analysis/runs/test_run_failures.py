@@ -66,12 +66,13 @@ def test_a_run_in_which_compiled_code_raised_is_not_plain_green(reader: sqlite3.
 def test_what_to_do_names_what_was_raised(reader: sqlite3.Connection) -> None:
     detail = run_detail.get_run(reader, RUN)
     assert detail is not None
-    fixes = {fix.title: fix for fix in build_summary(reader, detail.run).fixes if fix.kind == "failure"}
-    assert list(fixes) == [
+    listed = build_summary(reader, detail.run).problems
+    problems = {problem.title: problem for problem in listed if problem.kind == "failure"}
+    assert list(problems) == [
         *("Compile failed: BackendCompilerFailed", "The program ended: ValueError"),
         "Raised in backward: RuntimeError",
     ]
-    raised = fixes["Raised in backward: RuntimeError"]
+    raised = problems["Raised in backward: RuntimeError"]
     assert (raised.number, raised.function, raised.line) == ("1\u202f200 times", "train", 40)
 
 

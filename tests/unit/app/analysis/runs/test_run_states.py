@@ -14,7 +14,7 @@ from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.collectors.store.rollups.results import ExperimentResult, fill
-from tests.unit.app.seed import add_distinct_break, add_run, insert
+from tests.unit.app.seed import add_run, insert
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,3 @@ def test_the_failures_badge_is_the_number_of_cards(
         page = recorded_client.get(f"/runs/{run['run_id']}?tab=failures").text
         badge = re.search(r'Failures <span class="tabs__count">(\d+)</span>', page)
         assert badge is not None and int(badge[1]) == page.count('id="failure-') == run["count"]
-
-
-def test_what_to_do_names_everything(client: FlaskClient, store: sqlite3.Connection) -> None:
-    add_run(store, "R1", totals={"compile_count": 1, "graph_break_count": 7})
-    for n in range(7):
-        distinct_id = add_distinct_break(store, f"reason {n}")
-        insert(store, "run_breaks", run_id="R1", distinct_id=distinct_id, break_count=1, compile_us=100 - n)
-    page = client.get("/runs/R1").text
-    assert "<summary>2 more</summary>" in page
-    assert all(f"Graph break: reason {n}" in page for n in range(7))
-    assert len(client.get("/api/v1/runs/R1").json["data"]["findings"]) == 7  # type: ignore[index]

@@ -32,7 +32,7 @@ def counted(time_us: int, fault_count: int, is_on_cliff: bool) -> PageFaultsCoun
 def findings(store: sqlite3.Connection) -> list[object]:
     run = get_run(SqliteEngine(store), RUN)
     assert run is not None
-    return build_summary(store, run).fixes
+    return build_summary(store, run).problems
 
 
 def test_the_newest_count_of_faults_stands_whatever_its_order(store: sqlite3.Connection) -> None:
@@ -47,13 +47,13 @@ def test_a_run_on_the_cliff_names_the_run_that_settles_it(store: sqlite3.Connect
     assert (finding.kind, finding.severity, finding.tab) == ("stack", "warn", "processes")
     assert finding.number == "70\u202f000 page faults a second while nothing compiled"
     assert finding.code == "compileboard-collect run --stack-room -- python train.py --lr 3"
-    assert "Python 3.12.1" in finding.fix and "docs/stack-cliff.md" in finding.fix
+    assert "Python 3.12.1" in finding.advice and "docs/stack-cliff.md" in finding.advice
 
 
 def test_a_run_that_had_room_is_not_told_to_take_room(store: sqlite3.Connection) -> None:
     record(store, counted(30, 140_000, True), room=True)
     (finding,) = findings(store)
-    assert finding.code is None and finding.fix.startswith("The program had room")
+    assert finding.code is None and finding.advice.startswith("The program had room")
 
 
 @pytest.mark.parametrize("counts", [(), (counted(30, 140_000, False),)])

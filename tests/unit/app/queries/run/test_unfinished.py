@@ -45,7 +45,7 @@ def test_killed_run_says_which_compile_never_finished(client: FlaskClient, store
     _record_killed_run(store)
     data = _read_run(client)
     assert data["compile_us"] is None
-    (finding,) = data["findings"]
+    (finding,) = data["problems"]
     assert (finding["kind"], finding["title"]) == ("unfinished", "Compile 0/0 never finished")
     assert finding["number"] == "2.50 s from its start to the end of the run"
     page = client.get(f"/runs/{RUN}").text
@@ -80,9 +80,9 @@ def cut_run(database: Path, store: sqlite3.Connection, tmp_path: Path) -> str:
 
 
 def test_cut_log_names_the_open_phases(client: FlaskClient, store: sqlite3.Connection, cut_run: str) -> None:
-    (finding,) = [finding for finding in _read_run(client, cut_run)["findings"] if finding["kind"] == "unfinished"]
+    (finding,) = [finding for finding in _read_run(client, cut_run)["problems"] if finding["kind"] == "unfinished"]
     assert finding["code"].startswith("dynamo › ") and finding["code"].endswith(" › fx_codegen_and_compile")
-    assert finding["fix"] == "It was in inductor: fx_codegen_and_compile, the last phase that began."
+    assert finding["advice"] == "It was in inductor: fx_codegen_and_compile, the last phase that began."
     key = store.execute("select id from compiles where outcome = 'started'").fetchone()["id"]
     page = client.get(f"/runs/{cut_run}/compiles/{key}").text
     assert "Never finished" in page and "fx_codegen_and_compile" in page

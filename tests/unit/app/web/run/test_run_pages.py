@@ -46,9 +46,11 @@ def test_run_page_sums_agree_with_the_totals(client: FlaskClient) -> None:
 
 def test_run_page_says_what_to_do_first(client: FlaskClient) -> None:
     page = _get(client, f"/runs/{RUN}")
-    titles = re.findall(r"<li class=\"finding[^>]*>\s*<h3>(.*?)</h3>", page)
-    assert titles[:2] == ["Compile failed: BackendCompilerFailed", "Recompile limit hit: runs eagerly from then on"]
-    assert "Recompiled: Tensor size of x" in titles
+    titles = re.findall(r"<span class=\"cause__title\">(.*?)</span>", page)
+    assert titles[0] == "Compile failed: BackendCompilerFailed"
+    assert any("Dimension 0 of x changes" in title for title in titles)
+    assert re.search(r'<p class="verdict__sentence">\d+ (fix|cause)', page)
+    assert "Runs eagerly" in page and "Source not recorded." in page
 
 
 def test_breaks_tab_links_the_public_page_of_the_id(client: FlaskClient) -> None:

@@ -1,0 +1,208 @@
+"""Causes of a run with their fixes as pages, reports and the API show them, and the run's verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from compileboard.app.analysis.runs.problems import Problem
+from compileboard.app.format import format_count, format_duration, format_plural
+from compileboard.app.queries.fields import ContentId, PageUrl, gb_url
+from compileboard.app.queries.run_rows import RunRow
+from compileboard.app.schema import published
+from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.fixes.fix import SuggestedFix
+from compileboard.collectors.fixes.recorded import SourceLines
+from compileboard.collectors.fixes.titles import describe_savings
+from compileboard.collectors.store.dashboard.trials import Trial
+
+_BLANK = re.compile(r"\{\w+\}")
+
+
+@dataclass(frozen=True)
+class FixAdvice:
+    """A fix of a cause: what to change, when it applies and what it costs."""
+
+    id: Annotated[str, "Its name in the catalogue."]
+    title: Annotated[str, "What to do."]
+    applies: Annotated[str, "When it applies."]
+    cost: Annotated[str, "What it costs."]
+    helps: Annotated[bool, "False where nothing is known to help."]
+    diff: Annotated[tuple[str, ...], "The change of the user's own lines; empty where it takes a person."]
+    file: Annotated[str | None, "The file that it changes."]
+    line: Annotated[int | None, "Its first line."]
+    example: Annotated[tuple[str, ...], "The change of a small program, run against torch before and after."]
+    settings: Annotated[tuple[str, ...], "Statements that do the same, behind `import torch`."]
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What came of a fix that was tried on this run's program."""
+
+    outcome: Annotated[str, "improved, unchanged, worse, different, failed, not_applied or interrupted."]
+    label: Annotated[str, "The outcome in words."]
+    summary: Annotated[str, "What changed, in one line."]
+    title: Annotated[str, "The fix."]
+    new_run_id: Annotated[str | None, "The run with the fix."]
+    base_run_id: Annotated[str | None, "The run without, beside it."]
+
+
+@dataclass(frozen=True)
+class CauseRow(Cause):
+    """A cause of lost compile time, with its fixes."""
+
+    advice: Annotated[tuple[FixAdvice, ...], "Fixes, the best first; empty where none is known."] = ()
+    trials: Annotated[tuple[TrialResult, ...], "Fixes that were tried, the newest first."] = ()
+    try_command: Annotated[str | None, "The command that tries the first fix that needs no person."] = None
+
+    @property
+    @published
+    def page_url(self) -> PageUrl:
+        """Return the public page about this kind of graph break, None where it has none."""
+        return gb_url(self.gb_id)
+
+    @property
+    @published
+    def reason_id(self) -> Annotated[ContentId, "`id` of its first distinct graph break, or recompile cause."]:
+        """Return the id of its page over all runs."""
+        return format_id(self.content_ids[0])
+
+    def hide_source(self) -> CauseRow:
+        """Return it without a line of the program: fixes have the catalogue's titles and examples alone."""
+        titles = [_BLANK.sub("…", suggested.fix.title) for suggested in self.fixes]
+        advice = [replace(row, title=title, diff=(), file=None) for row, title in zip(self.advice, titles, strict=True)]
+        return replace(self, source_line=None, code=None, fixes=(), advice=tuple(advice))
+
+    @property
+    def noun(self) -> str:
+        """Return what its events are called, with their number."""
+        return format_plural(self.event_count, "graph break" if self.kind == "graph_break" else "recompile")
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    """What is wrong with a run in one sentence, and the line below it."""
+
+    tone: Annotated[str, "bad, warn, good or quiet."]
+    sentence: Annotated[str, "The answer."]
+    note: Annotated[str, "What failed or runs eagerly."]
+    number: Annotated[int | None, "Fixes that are known."]
+
+
+def list_cause_rows(causes: Sequence[Cause], run: RunRow, trials: Sequence[Trial]) -> list[CauseRow]:
+    """Return causes with their fixes as they are shown."""
+    by_cause: dict[str | None, list[TrialResult]] = {}
+    for trial in trials:
+        result = TrialResult(
+            trial.outcome, trial.outcome_label, trial.summary, trial.title, trial.new_run_id, trial.base_run_id
+        )
+        by_cause.setdefault(trial.cause_fingerprint, []).append(result)
+    return [
+        CauseRow(
+            **vars(cause),
+            advice=tuple(_describe_fix(suggested, cause) for suggested in cause.fixes),
+            trials=tuple(by_cause.get(cause.fingerprint, ())),
+            try_command=f"compileboard-collect try {run.id} --fix {cause.number}"
+            if cause.can_try and run.source == "live"
+            else None,
+        )
+        for cause in causes
+    ]
+
+
+def _describe_fix(suggested: SuggestedFix, cause: Cause) -> FixAdvice:
+    fix = suggested.fix
+    first = suggested.edits[0] if suggested.edits else None
+    return FixAdvice(
+        id=fix.id,
+        title=suggested.title,
+        applies=fix.applies,
+        cost=fix.cost,
+        helps=fix.after is not None,
+        diff=tuple(_list_changes(suggested, cause)),
+        file=first.file if first else None,
+        line=first.line if first else None,
+        example=tuple(fix.diff) if fix.after is not None else (),
+        settings=suggested.settings,
+    )
+
+
+def _list_changes(suggested: SuggestedFix, cause: Cause) -> list[str]:
+    """List the lines of a fix's edits as a diff; what the edit removes is shown as it was recorded."""
+    changes = []
+    for edit in suggested.edits:
+        lines = [find_line(cause, edit.file, edit.line + offset) for offset in range(edit.line_count)]
+        changes += [f"-{line}" for line in lines if line is not None]
+        changes += [f"+{line}" for line in edit.replacement]
+    if suggested.settings and not suggested.edits:
+        changes += [" import torch", *(f"+{statement}" for statement in suggested.settings)]
+    return changes
+
+
+def find_line(cause: Cause, file: str, line: int) -> str | None:
+    """Return one line of a cause's recorded source."""
+    code: SourceLines | None = cause.code
+    if code is not None and code.file == file and 0 <= line - code.first_line < len(code.lines):
+        return code.lines[line - code.first_line]
+    return cause.source_line if (file, line) == (cause.file, cause.line) else None
+
+
+def judge_run(run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem]) -> RunVerdict:
+    """Return a run's verdict: what fails first, then what a fix would save."""
+    grave = [problem for problem in problems if problem.severity == "bad"]
+    eager = [cause for cause in causes if cause.is_eager]
+    fix_count = sum(cause.is_fixable for cause in causes)
+    notes = [f"{problem.title} ({problem.number})" for problem in grave[:2]]
+    notes += [f"{format_count(len(grave) - 2)} more problems"] if len(grave) > 2 else []
+    notes += [f"{cause.function or 'A function'} runs eagerly" for cause in eager[:2]]
+    notes += [f"{format_plural(len(eager) - 2, 'more cause')} of eager code"] if len(eager) > 2 else []
+    if not causes and not run.compile_count:
+        words = "Nothing was compiled" if run.state != "running" else "Nothing was compiled yet"
+        if run.has_only_results:
+            words = "Compiles not recorded"
+        return RunVerdict("bad" if grave else "quiet", words, ". ".join(notes), None)
+    if not causes:
+        sentence = "Nothing to fix: 1 graph per function, no recompiles"
+        if grave:
+            sentence = f"{format_plural(len(grave), 'problem')}; no graph breaks, no recompiles"
+        notes = notes or ["No failures. Nothing runs eagerly."]
+        return RunVerdict("bad" if grave else "good", sentence, ". ".join(notes), None)
+    notes = notes or ["No failures. Nothing runs eagerly."]
+    tone = "bad" if grave or eager else "warn"
+    sentence = describe_savings(causes, run.compile_us, format_duration)
+    return RunVerdict(tone, sentence, ". ".join(notes), fix_count or None)
+
+
+@dataclass(frozen=True)
+class SavingShare:
+    """One fix's part of a run's compile time; `number` is None for the rest.
+
+    Units: microseconds; percent of the bar.
+    """
+
+    number: int | None
+    time_us: int
+    start: float
+    width: float
+
+    @property
+    def color(self) -> str:
+        """Return the fix's colour: they repeat after eight."""
+        return "rest" if self.number is None else f"series-{(self.number - 1) % 8 + 1}"
+
+
+def list_savings(causes: Sequence[Cause], compile_us: int | None) -> list[SavingShare]:
+    """Split a run's compile time into what each cause's fix saves, and the rest; empty where it is not known."""
+    if not compile_us or not any(cause.saved_us for cause in causes):
+        return []
+    parts = [(cause.number, cause.saved_us) for cause in causes if cause.saved_us]
+    rest_us = max(0, compile_us - sum(time_us for _number, time_us in parts))
+    shares, start = [], 0.0
+    for number, time_us in [*parts, (None, rest_us)]:
+        width = 100 * time_us / compile_us
+        shares.append(SavingShare(number, time_us, round(start, 3), round(width, 3)))
+        start += width
+    return shares
