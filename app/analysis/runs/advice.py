@@ -39,7 +39,7 @@ class FixAdvice:
 
 
 @dataclass(frozen=True)
-class TrialResult:
+class TriedFix:
     """What came of a fix that was tried on this run's program."""
 
     outcome: Annotated[str, "improved, unchanged, worse, different, failed, not_applied or interrupted."]
@@ -55,7 +55,7 @@ class CauseRow(Cause):
     """A cause of lost compile time, with its fixes."""
 
     advice: Annotated[tuple[FixAdvice, ...], "Fixes, the best first; empty where none is known."] = ()
-    trials: Annotated[tuple[TrialResult, ...], "Fixes that were tried, the newest first."] = ()
+    trials: Annotated[tuple[TriedFix, ...], "Fixes that were tried, the newest first."] = ()
     try_command: Annotated[str | None, "The command that tries the first fix that needs no person."] = None
 
     @property
@@ -94,9 +94,9 @@ class RunVerdict:
 
 def list_cause_rows(causes: Sequence[Cause], run: RunRow, trials: Sequence[Trial]) -> list[CauseRow]:
     """Return causes with their fixes as they are shown."""
-    by_cause: dict[str | None, list[TrialResult]] = {}
+    by_cause: dict[str | None, list[TriedFix]] = {}
     for trial in trials:
-        result = TrialResult(
+        result = TriedFix(
             trial.outcome, trial.outcome_label, trial.summary, trial.title, trial.new_run_id, trial.base_run_id
         )
         by_cause.setdefault(trial.cause_fingerprint, []).append(result)
