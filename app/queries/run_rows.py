@@ -89,7 +89,7 @@ class RunRow:
     def device(self) -> str | None:
         """Return what the run was on: its GPU, CPU where torch was seen and no GPU, None where nobody said."""
         if self.gpu_name is None:
-            return "CPU" if self.gpu_count == 0 and (self.is_observed or self.source == "live") else None
+            return "CPU" if self.gpu_count == 0 and (self.is_observed or self.source in ("live", "trial")) else None
         return f"{self.gpu_name} × {self.gpu_count}" if self.gpu_count > 1 else self.gpu_name
 
 

@@ -29,7 +29,8 @@ select
   coalesce(t.result_count, 0) as result_count
 from runs as r
 left join run_totals as t on t.run_id = r.id
-where (:commit is null or substr(r.git_commit, 1, length(:commit)) = :commit)
+where r.source <> 'trial'
+  and (:commit is null or substr(r.git_commit, 1, length(:commit)) = :commit)
   and (:branch is null or r.git_branch = :branch)
   and (
     :torch is null or r.torch_version = :torch
@@ -44,6 +45,7 @@ select r.id
 from runs as r
 join runs as o on o.id = :run_id and r.suite $is o.suite and (o.suite is not null or r.name = o.name)
 where {state} <> 'running'
+  and r.source <> 'trial'
   and (r.started_us, r.id) {sign} (o.started_us, o.id)
 order by r.started_us {direction}, r.id {direction}
 limit 100

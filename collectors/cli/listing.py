@@ -90,7 +90,8 @@ def list_text(
     try:
         rows = connection.execute(
             f"""
-            select id, started_us, coalesce(title, name) as name, suite, {SHOWN_STATE} as state,
+            select id, started_us, coalesce(title, name) || iif(source = 'trial', ' (trial)', '') as name, suite,
+              {SHOWN_STATE} as state,
               compile_count, graph_break_count, recompile_count, compile_us, torch_version, ended_us
             from runs
             join run_totals on run_totals.run_id = runs.id

@@ -96,7 +96,8 @@ class RunSeries:
 
 
 _SCOPE = """
-  (:suite is null or r.suite = :suite)
+  r.source <> 'trial'
+  and (:suite is null or r.suite = :suite)
   and (:name is null or r.name = :name)
 """
 _NEWEST = f"""
@@ -191,6 +192,7 @@ limit :limit
 SERIES_SQL = """
 select suite, name, count(*) as run_count
 from runs
+where source <> 'trial'
 group by suite, name
 order by suite, name
 limit 500

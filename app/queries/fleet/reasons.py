@@ -424,7 +424,7 @@ with series as materialized (
 )
 select r.id as run_id, r.name, a.title, r.started_us, coalesce(b.{count}, 0) as count
 from series as s
-$join runs as r on r.suite $is s.suite and r.name = s.name
+$join runs as r on r.suite $is s.suite and r.name = s.name and r.source <> 'trial'
 left join {run_table} as b on b.run_id = r.id and b.{key} = :id
 left join run_annotations as a on a.run_id = r.id
 order by r.started_us desc, r.id desc

@@ -20,6 +20,7 @@ from compileboard.collectors.store.rollups.summaries import NUMBERS, SET
 RUNS_SQL = """
 select r.pub, r.id, r.started_us, coalesce(r.git_branch, '') as branch, r.git_commit, r.state
 from runs as r
+where r.source <> 'trial'
 order by r.started_us, r.id
 limit 1000000
 """
@@ -76,6 +77,7 @@ from runs as r
 join run_totals as t on t.run_id = r.id
 where t.result_count = 0
   and t.process_count > 0
+  and r.source <> 'trial'
   and (:names is null or r.name $in(:names))
 order by suite, model, hardware
 limit 1000000
@@ -193,6 +195,7 @@ from (
   union
   select 'runs', coalesce(suite, ''), name, coalesce(gpu_name, '')
   from runs
+  where source <> 'trial'
 ) as named
 order by subject, suite, model, hardware
 limit 1000000
@@ -220,6 +223,7 @@ with newest as materialized (
   from runs as r
   join run_totals as t on t.run_id = r.id
   where t.compile_count > 0
+    and r.source <> 'trial'
     and (:suite is null or r.suite = :suite)
   order by r.started_us desc, r.id desc
   limit :newest

@@ -104,6 +104,7 @@ select r.id
 from runs as own
 join runs as r on r.suite is own.suite and r.name = own.name and r.started_us < own.started_us
 where own.id = :run_id
+  and r.source <> 'trial'
 order by r.started_us desc, r.id desc
 limit :limit
 """

@@ -44,7 +44,7 @@ class RunJson:
     pinned: Annotated[bool, "Whether a person pinned it."]
     tags: Annotated[dict[str, str], "Value by key."]
     suite: Annotated[str | None, "The suite it belongs to."]
-    source: Annotated[str, one_of(("live", "import", "bench")), "How it came in."]
+    source: Annotated[str, one_of(("live", "import", "bench", "trial")), "How it came in."]
     state: Annotated[str, one_of(STATES), "How it stands."]
     shown_state: Annotated[str, "`state`, or `interrupted?` for a running one whose recorder fell silent."]
     level: Annotated[str, "How much was recorded: light or full."]

@@ -15,6 +15,7 @@ from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.reports.parquet import is_available
 from compileboard.app.screens.run.run import RunHeader, build_header
+from compileboard.collectors.store.dashboard.trials import get_trial_of
 
 REPORTS: tuple[tuple[str, str], ...] = (("html", "HTML report"), ("md", "Markdown"), ("csv", "CSV"), ("json", "JSON"))
 if is_available():
@@ -138,5 +139,6 @@ def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) ->
         reports=list_reports(run.id, header.features.has_texts),
         compare_url=url_for("compare.index", new=run.id) if "compare.index" in current_app.view_functions else None,
         live=header.is_live,
+        trial=get_trial_of(get_reader(), run.id) if run.source == "trial" else None,
         **context,
     )

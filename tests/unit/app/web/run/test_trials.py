@@ -1,0 +1,63 @@
+"""Runs that `try` made: told apart in lists, said on their pages, and left out of what compares runs over time."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.fleet.overview import list_series, list_trend
+from compileboard.app.queries.fleet.series import list_point_runs, list_series_names
+from compileboard.app.queries.newest import RecorderClock, get_newest_run_id
+from compileboard.app.queries.sides import BEFORE_SQL
+from compileboard.collectors.cli.listing import list_text
+from compileboard.collectors.store.dashboard.trials import Trial, save_trial
+from tests.unit.app.seed import START_US, add_run
+
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture(autouse=True)
+def runs(store: sqlite3.Connection) -> None:
+    """Add two runs, and both sides of a trial of the newer one."""
+    counted = {"compile_count": 3, "process_count": 1}
+    for number, run_id in enumerate(("R1", "R2")):
+        add_run(store, run_id, started_us=START_US + number * HOUR_US, totals=counted)
+    for number, run_id in enumerate(("T1", "T2"), 2):
+        add_run(store, run_id, started_us=START_US + number * HOUR_US, source="trial", totals=counted)
+    words = {"title": "Take <print> out", "patch": "", "outcome": "improved", "summary": "7 breaks → 0, output equal"}
+    ends = {"fix_id": None, "cause_fingerprint": None, "settings": (), "started_us": START_US, "ended_us": START_US}
+    save_trial(store, Trial(id="X", run_id="R2", base_run_id="T1", new_run_id="T2", **words, **ends))
+
+
+def test_the_newest_run_is_no_trial(store):
+    assert get_newest_run_id(SqliteEngine(store), RecorderClock(START_US)) == "R2"
+
+
+def test_no_trial_is_compared_with_by_itself(store):
+    values = {"run_id": "T2", "alive_since_us": START_US}
+    assert [row["id"] for row in SqliteEngine(store).rows(BEFORE_SQL, values)] == ["R2", "R1"]
+
+
+def test_trends_and_incidents_have_no_trials(store):
+    engine = SqliteEngine(store)
+    assert {run.id for run in list_point_runs(engine)} == {"R1", "R2"}
+    assert [point.run_id for point in list_trend(engine)] == ["R1", "R2"]
+    assert [series.run_count for series in list_series(engine)] == [2]
+    assert [name.model for name in list_series_names(engine)] == ["train"]
+
+
+def test_a_side_of_a_trial_says_whose_it_is(client: FlaskClient):
+    page = client.get("/runs/T2").text
+    assert "With the fix, tried on" in page
+    assert '<a href="/runs/R2">train</a>: Take &lt;print&gt; out. 7 breaks → 0, output equal' in page
+    assert "Without the fix, tried on" in client.get("/runs/T1").text
+    assert "tried on" not in client.get("/runs/R2").text
+
+
+def test_lists_tell_a_trial_from_a_run(client: FlaskClient, store):
+    assert client.get("/runs").text.count('left out of trends and incidents">trial') == 2
+    database = store.execute("pragma database_list").fetchone()["file"]
+    assert list_text(database, 9).count("(trial)") == 2
