@@ -44,9 +44,10 @@ class ProcessTrial:
             return  # one of torch's own processes, which compiles kernels
         torch.manual_seed(SEED)
         self.recorder.watch(torch)
+        names = {"torch": torch}  # of all statements: one may import what the next one uses
         for statement in self.plan.settings:
             try:
-                exec(statement, {"torch": torch})  # noqa: S102  the fix that the person asked to try
+                exec(statement, names)  # noqa: S102  the fix that the person asked to try
                 self.note(SETTING_APPLIED, statement)
             except Exception as error:
                 self.note(SETTING_FAILED, f"{statement}: {type(error).__name__}: {error}")
