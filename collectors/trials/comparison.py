@@ -54,7 +54,7 @@ class TrialResult:
             return "failed"
         if self.missing is not None:
             return "not_applied"
-        if not self.output.is_equal:
+        if not self.output.has_same_results:
             return "different"
         words = {verdict.word for verdict in self.verdicts}
         return "worse" if "worse" in words else "improved" if "better" in words else "unchanged"

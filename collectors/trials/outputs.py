@@ -32,8 +32,8 @@ _TIME = re.compile(
 class OutputComparison:
     """What was compared of both sides, and the first difference of each kind.
 
-    `difference` is of exit codes or values, `printed_difference` of printed lines. `random_calls` are calls that drew
-    random numbers in compiled code, whose values are not compared where they differ.
+    `difference` is of exit codes or values, `printed_difference` of printed lines; `missing_line_count` lines are not
+    printed any more where nothing else is. Calls that drew random numbers are not compared where they differ.
     """
 
     value_count: int = 0
@@ -41,6 +41,7 @@ class OutputComparison:
     line_count: int = 0
     difference: str | None = None
     printed_difference: str | None = None
+    missing_line_count: int = 0
     random_call_count: int = 0
 
     @property
@@ -49,11 +50,21 @@ class OutputComparison:
         return self.difference is None and self.printed_difference is None
 
     @property
+    def has_same_results(self) -> bool:
+        """Return True if the fix did no harm: all is equal, or the values are and a print was taken out."""
+        prints_less = self.missing_line_count > 0 and self.call_count > 0
+        return self.is_equal or (self.difference is None and prints_less)
+
+    @property
     def word(self) -> str:
-        """Return the comparison in two words or three."""
+        """Return the comparison in a few words."""
         if self.difference is not None:
             return "output differs"
-        return "output equal" if self.printed_difference is None else "printed lines differ"
+        if self.printed_difference is None:
+            return "output equal"
+        if self.has_same_results:
+            return f"values equal, {_count(self.missing_line_count, 'printed line')} fewer"
+        return "printed lines differ"
 
     def describe(self) -> str:
         """Return the comparison in words: equal: exit code, 24 values of 8 calls, 40 printed lines."""
@@ -66,7 +77,8 @@ class OutputComparison:
         compared = ", ".join(parts) + (random if self.random_call_count else "")
         if self.is_equal:
             return f"equal: {compared}"
-        return f"differs: {self.difference or self.printed_difference} (compared: {compared})"
+        first = f"{self.difference or self.printed_difference} (compared: {compared})"
+        return f"{self.word}: {first}" if self.has_same_results else f"differs: {first}"
 
 
 def _count(count: int, noun: str) -> str:
@@ -98,8 +110,10 @@ def compare_outputs(
             difference = f"{base.call_count} compiled calls → {new.call_count}"
     if len(calls[0]) != len(calls[1]) and not difference:
         difference = f"{len(calls[0])} processes with compiled calls → {len(calls[1])}"
-    line_count, printed_difference = compare_lines(*printed)
-    return OutputComparison(value_count, call_count, line_count, difference, printed_difference, random_count)
+    line_count, printed_difference, missing_count = compare_lines(*printed)
+    return OutputComparison(
+        value_count, call_count, line_count, difference, printed_difference, missing_count, random_count
+    )
 
 
 def compare_values(base: Call, new: Call) -> str | None:
@@ -157,10 +171,10 @@ def _compare_numbers(base: Sequence[float], new: Sequence[float], tolerance: flo
     return None
 
 
-def compare_lines(base: Iterable[str], new: Iterable[str]) -> tuple[int, str | None]:
-    """Return how many printed lines were compared, and the first that differs in more than numbers' last digits.
+def compare_lines(base: Iterable[str], new: Iterable[str]) -> tuple[int, str | None, int]:
+    """Return how many printed lines were compared, the first that differs, and how many are missing if nothing else.
 
-    Times, addresses and temporary paths are left out; the same lines in another order are equal.
+    Numbers' last digits, times, addresses and temporary paths are left out; the same lines in another order are equal.
     """
     old_lines, new_lines = _read_lines(base), _read_lines(new)
     differing = [
@@ -169,17 +183,21 @@ def compare_lines(base: Iterable[str], new: Iterable[str]) -> tuple[int, str | N
         if not _are_alike(old, line)
     ]
     count = max(len(old_lines), len(new_lines))
-    if not differing or _normalise(old for _, old, _ in differing) == _normalise(line for *_, line in differing):
-        return count, None
+    if not differing:
+        return count, None, 0
+    old_counts, new_counts = _normalise(old_lines), _normalise(new_lines)
+    if old_counts == new_counts:
+        return count, None, 0
+    missing_count = 0 if new_counts - old_counts else sum((old_counts - new_counts).values())
     number, old, line = differing[0]
-    return count, f"printed line {number}: {_quote(old)} → {_quote(line)}"
+    return count, f"printed line {number}: {_quote(old)} → {_quote(line)}", missing_count
 
 
 def _read_lines(lines: Iterable[str]) -> list[str]:
     return [line.rstrip() for line, _ in zip(lines, range(MOST_LINES))]
 
 
-def _normalise(lines: Iterable[str | None]) -> Counter[str]:
+def _normalise(lines: Iterable[str]) -> Counter[str]:
     return Counter(_NUMBER.sub(lambda number: f"{float(number[0]):.3g}", _TIME.sub("", line)) for line in lines if line)
 
 

@@ -77,3 +77,20 @@ def test_a_fix_that_changes_the_result_says_where(workplace):
     result = json.loads(finished.stdout)
     assert (finished.returncode, result["outcome"]) == (1, "different")
     assert result["output"]["difference"].startswith("compiled call 1 (Matcher) returned result: ")
+
+
+def test_a_suggested_fix_is_applied_as_it_was_recorded_or_not_at_all(workplace):
+    run = record(workplace, "print_in_forward")
+    command = ("try", "--db", workplace.database, run, "--fix", "1", "--json")
+    finished = workplace.collect(*command)
+    result = json.loads(finished.stdout)
+    assert (finished.returncode, result["outcome"]) == (0, "improved"), finished.stderr
+    assert metrics(result)["graph_break_count"] == (1, 0)
+    assert "values equal, 12 printed lines fewer" in result["summary"]
+    (trial,) = workplace.rows("select * from trials")
+    assert (trial["fix_id"], bool(trial["cause_fingerprint"])) == (result["fix"], True)
+    program = workplace.folder / "print_in_forward.py"
+    program.write_text(program.read_text().replace('print("block", tuple', 'print("shape", tuple'))
+    refused = workplace.collect(*command)
+    assert refused.returncode == 2
+    assert """is 'print("shape", tuple(y.shape))', expected 'print("block", tuple(y.shape))'""" in refused.stderr

@@ -82,11 +82,20 @@ def test_exit_codes_and_numbers_of_calls_differ():
         (["a", "b 1.0"], ["b 1.00001", "a"], None),
         (["2026-01-01 10:00:01 x"], ["2026-01-01 11:30:59 x"], None),
         (["loss 0.1"], ["loss 0.2"], "printed line 1: 'loss 0.1' → 'loss 0.2'"),
-        (["a", "b"], ["a"], "printed line 2: 'b' → not there"),
+        (["a"], ["a", "b"], "printed line 2: not there → 'b'"),
     ],
 )
 def test_printed_lines(base, new, difference):
-    assert compare_lines(base, new) == (max(len(base), len(new)), difference)
+    assert compare_lines(base, new) == (max(len(base), len(new)), difference, 0)
+
+
+def test_lines_that_are_only_missing_are_counted_where_values_are_equal():
+    assert compare_lines(["a 1", "b", "a 2"], ["b"]) == (3, "printed line 1: 'a 1' → 'b'", 2)
+    calls = sides([call(tensor([1.0]))], [call(tensor([1.0]))])
+    fewer = compare_outputs(("0", "0"), calls, (["a", "b"], ["b"]))
+    assert (fewer.has_same_results, fewer.is_equal) == (True, False)
+    assert fewer.word == "values equal, 1 printed line fewer"
+    assert not compare_outputs(("0", "0"), ([], []), (["a", "b"], ["b"])).has_same_results
 
 
 def test_the_step_is_what_took_longest_on_both_sides_after_its_compiles():
