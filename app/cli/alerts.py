@@ -30,7 +30,7 @@ from compileboard.command_line import Choice, Group
 from compileboard.exit_codes import DONE, FAILED, REFUSED
 
 EPILOG = """\
-examples:
+Examples:
   %(prog)s example > alerts.toml
   %(prog)s check --rules alerts.toml          what is wrong with it, and what each rule would send now
   %(prog)s test slower                        send a message that says that it is a test

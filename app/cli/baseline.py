@@ -30,7 +30,7 @@ from compileboard.collectors.store.dashboard.baselines import delete_baseline, s
 from compileboard.command_line import Group
 
 EPILOG = """\
-examples:
+Examples:
   %(prog)s save main --run latest --note "release 2.4"
   %(prog)s update main --run 01JD3W                  all of it; says what changed
   %(prog)s update main --run latest --model resnet18 that model alone

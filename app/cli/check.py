@@ -43,7 +43,7 @@ what to compare with (--baseline):
   NAME, baseline:NAME  a stored baseline: compileboard baseline save NAME --run ID
   FILE.csv             upstream's expected accuracies, pr_time_benchmarks' expected results, or any results CSV
 
-examples:
+Examples:
   %(prog)s --run latest --baseline previous
   %(prog)s --run latest --baseline main --junit check.xml --github-summary
   %(prog)s --run 01JD3W --baseline ci_expected_accuracy/inductor_torchbench_inference.csv --rule accuracy \\
@@ -73,9 +73,9 @@ def _read_positive(text: str) -> float:
     return value
 
 
-which = partial(click.option, cls=Option, group="which results")
-rule_option = partial(click.option, cls=Option, group="what the rules are told")
-output = partial(click.option, cls=Option, group="outputs (- is stdout)")
+which = partial(click.option, cls=Option, group="Results to check")
+rule_option = partial(click.option, cls=Option, group="Values for rules")
+output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
 
 
 @click.command(cls=Command, epilog=EPILOG)

@@ -45,7 +45,7 @@ formats:
   upstream  the run's benchmark results as PyTorch's harness writes them: a folder of CSV and JSON that its own
          checkers take (--output names the folder); --raw-timings adds each repeat's time
 
-examples:
+Examples:
   %(prog)s --run 01JD3W --format html --output report.html
   %(prog)s --run 01JD3W --format csv --table graph_breaks --output breaks.csv
   %(prog)s --run latest --format upstream --output results
@@ -68,7 +68,7 @@ Exit codes: 0 written, 1 --site: a page could not be made, 2 not written.
 """
 
 
-of_suite = partial(click.option, cls=Option, group="a suite over a period (--suite)")
+of_suite = partial(click.option, cls=Option, group="Suite over a period (--suite)")
 
 
 def _read_count(text: str) -> int:

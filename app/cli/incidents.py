@@ -24,7 +24,7 @@ from compileboard.collectors.store.dashboard.series_changes import ACTIONS, save
 from compileboard.command_line import Choice, Group
 
 EPILOG = """\
-examples:
+Examples:
   %(prog)s update                       look at what is new; the dashboard does so by itself while it serves
   %(prog)s list                         what got worse and nobody has taken up
   %(prog)s list --all --suite nightly

@@ -33,7 +33,7 @@ COMMANDS = {
     "audit": Entry("activity:audit", "List who changed what."),
 }
 EPILOG = """\
-examples:
+Examples:
   %(prog)s serve                              the dashboard over compileboard.db at http://127.0.0.1:8000
   %(prog)s serve --db /data/team.db --port 9000
   %(prog)s migrate --db /data/team.db         bring an older database up to date, or make an empty one

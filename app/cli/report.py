@@ -38,7 +38,7 @@ A report is of whole days in UTC: --last 7d ends with yesterday. Each suite, and
 A file appears whole or not at all, also where two commands run at once; one of that name is replaced. Nothing is
 printed when all is well.
 
-examples:
+Examples:
   %(prog)s --db /data/team.db --folder /srv/reports
   %(prog)s --db /data/team.db --folder /srv/reports --suite nightly --last 4w --format html --format parquet
   %(prog)s --folder reports --until 2026-10-31 --last 31d --verbose

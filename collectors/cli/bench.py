@@ -37,7 +37,7 @@ from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.command_line import Choice, Command, Option, Value
 
 EXAMPLES = """\
-examples:
+Examples:
   %(prog)s                                          the built-in suite: performance, inference
   %(prog)s --performance --accuracy --training -k transformer
   %(prog)s --only path:/home/me/nets.py,class:Net   a class with get_example_inputs(), as upstream's harness takes it

@@ -19,7 +19,7 @@ READ_MOST_S = 300.0
 BATCH = 5_000  # a transaction: a recorder beside us waits for no more than this
 
 
-@click.command(cls=Command, epilog="example: %(prog)s --repository ~/pytorch --branch origin/main\n")
+@click.command(cls=Command, epilog="Example: %(prog)s --repository ~/pytorch --branch origin/main\n")
 @db_option
 @click.option("--repository", default=".", metavar="PATH", help="Folder inside the clone. Default: this folder.")
 @click.option("--branch", default="HEAD", metavar="NAME", help="Branch, tag or commit. Default: what is checked out.")

@@ -39,7 +39,7 @@ SLOW_BYTES = 4 << 20  # files of results above this are said to take a while
 PrintLine = Callable[[str], None]
 
 
-BOUNDS = "for programs that import what others sent"
+BOUNDS = "Limits, for programs that import what others sent"
 LIMITS = {
     "bytes": "Most bytes that may come out of archives.",
     "ratio": "Most times its own size that may come out of a file.",
@@ -62,7 +62,7 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     return function
 
 
-@click.command("import", cls=Command, epilog="example: TORCH_TRACE=/tmp/trace python train.py; %(prog)s /tmp/trace\n")
+@click.command("import", cls=Command, epilog="Example: TORCH_TRACE=/tmp/trace python train.py; %(prog)s /tmp/trace\n")
 @db_option
 @click.argument(
     "paths",

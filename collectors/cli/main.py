@@ -32,7 +32,7 @@ COMMANDS = {
     "doctor": Entry("doctor:doctor", "Print what this machine, torch and environment can record, and why."),
 }
 EXAMPLES = """\
-examples:
+Examples:
   {collect} run -- python train.py --lr 3
   {collect} run --name nightly --suite llm --tag gpu=h200 -- torchrun --nproc-per-node 2 train.py
   {collect} import /tmp/trace            what TORCH_TRACE=/tmp/trace wrote

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from compileboard.collectors.pipeline.recover_spools import RecoveryReport
 
 
-@click.command(cls=Command, epilog="example: %(prog)s 01JD --db another.db\n")
+@click.command(cls=Command, epilog="Example: %(prog)s 01JD --db another.db\n")
 @click.option("--db", metavar="FILE", help="Database to record them into instead of their own.")
 @click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID or its start. Default: all.")
 def retry(db: str | None, runs: tuple[str, ...]) -> int:

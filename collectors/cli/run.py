@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     context_settings={"allow_interspersed_args": False},  # the command's own options are not ours
-    epilog="example: %(prog)s --tag branch=main -- python train.py --lr 3\n",
+    epilog="Example: %(prog)s --tag branch=main -- python train.py --lr 3\n",
 )
 @db_option
 @click.option("--name", metavar="NAME", help="Name of the run. Default: the script's.")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compileboard.collectors.trials.trial import Candidate
 
 EXAMPLES = """\
-examples:
+Examples:
   %(prog)s 01JD --fix 1                       the first fix that the run's page names
   %(prog)s 01JD --patch fix.patch             a change of your own, as `git diff` writes it
   git diff | %(prog)s 01JD --patch -          what you have changed; the base has it too, so stash it first
