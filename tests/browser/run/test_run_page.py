@@ -43,9 +43,16 @@ def test_run_page_walks_through_every_tab_view_and_explorer(tab: Page, address: 
 def test_explorers_without_data_say_so_in_the_menu_and_lead_to_a_command(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs/{RUN}")
     tab.locator("#more-tabs > summary").click()
-    for label in ("Artifacts", "Guards", "Symbolic shapes", "AOT graphs"):
-        entry = tab.locator(".menu__item", has_text=label)
+    labels = ("Artifacts", "Guards", "Symbolic shapes", "AOT graphs")
+    for label in labels:
+        entry = tab.locator("#more-tabs .menu__item", has_text=label)
         assert "not recorded" in entry.inner_text()
+    addresses = [tab.locator("#more-tabs .menu__item", has_text=label).get_attribute("href") for label in labels]
+    for link in [*addresses, f"/runs/{RUN}/timeline"]:
+        tab.goto(f"{address}{link}")
+        command = tab.locator(".empty .command code").inner_text()
+        assert command.startswith("compileboard-collect run --level full --db ")
+        assert command.endswith(" -- python train.py")
 
 
 def test_a_bar_names_its_compile_and_opens_it(tab: Page, address: str) -> None:

@@ -197,7 +197,7 @@ def test_hostile_names_stay_text(client: FlaskClient, store: sqlite3.Connection)
 
 def test_a_run_without_phases_says_so(client: FlaskClient, store: sqlite3.Connection) -> None:
     record_run(store)
-    assert "No timeline was recorded" in client.get(f"/runs/{RUN}/timeline").text
+    assert "No timed phases" in client.get(f"/runs/{RUN}/timeline").text
     assert client.get(f"/api/v1/runs/{RUN}/timeline/window").json["data"]["lanes"] == []
     assert trace(client, f"/runs/{RUN}/timeline")["traceEvents"] == []
 

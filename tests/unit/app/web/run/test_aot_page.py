@@ -111,5 +111,5 @@ def test_words_of_torch_that_nobody_knows_are_shown_as_text(client: FlaskClient,
 
 def test_a_run_without_metadata_says_where_it_comes_from(recorded_client, recorded_reader) -> None:
     run_id = recorded_reader.execute("select id from runs limit 1").fetchone()[0]
-    assert "TORCH_TRACE" in recorded_client.get(f"/runs/{run_id}/aot").text
+    assert "trace log" in recorded_client.get(f"/runs/{run_id}/aot").text
     assert aot_text().startswith("ViewAndMutationMeta(")
