@@ -304,8 +304,10 @@ def test_a_person_renames_notes_and_pins_a_run(tab: Page, address: str, own_run:
     tab.get_by_role("button", name="Pin My baseline").click()
     tab.goto(f"{address}/runs")
     assert _names(tab)[0] == "My baseline"
+    tab.get_by_role("link", name="My baseline").click()
+    _open_actions(tab)
     tab.get_by_role("button", name="Unpin My baseline").click()
-    tab.wait_for_load_state()
+    tab.goto(f"{address}/runs")
     assert _names(tab)[0] != "My baseline"
 
 
