@@ -1,4 +1,4 @@
-"""Update findings while runs come in, and send due alerts: `serve` has one such process beside it."""
+"""Update incidents while runs come in, and send due alerts: `serve` has one such process beside it."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def _scan(path: str) -> bool:
         pending = find_pending_runs(reader)
     if not pending.needs_full_scan and not pending.run_ids:
         return False
-    from compileboard.app.incidents.update import update_findings
+    from compileboard.app.incidents.update import update_incidents
 
-    update_findings(path)
+    update_incidents(path)
     return True
 
 

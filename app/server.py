@@ -134,7 +134,7 @@ def describe_exposure(settings: Settings) -> str:
     uploads = "upload logs, " if settings.uploads == "yes" else ""
     return (
         f"Open to whoever reaches this machine as {names}, without a login: read every run, {uploads}annotate, delete "
-        "and restore runs, answer findings (--allow-writes)."
+        "and restore runs, answer incidents (--allow-writes)."
     )
 
 

@@ -32,7 +32,7 @@ class Settings:
     refresh_s: Annotated[int, "Seconds between two refreshes of a running run's page."] = 3
     page_size: Annotated[int, "Rows on one page of a list."] = 50
     trend_runs: Annotated[int, "Newest runs that the overview's charts and rankings look at."] = 1000
-    follow: Annotated[str, "Whether findings are looked for, and alerts sent, while it serves: yes or no."] = "yes"
+    follow: Annotated[str, "Whether incidents are looked for, and alerts sent, while it serves: yes or no."] = "yes"
     uploads: Annotated[str, "Whether trace logs may be sent to the dashboard: yes or no."] = "yes"
     upload_mib: Annotated[int, "MiB that one upload may have, as it is sent."] = 512
     upload_unpacked_mib: Annotated[int, "MiB that may come out of one upload's archives and compressed logs."] = 4096
@@ -43,7 +43,7 @@ class Settings:
     upload_slice_s: Annotated[int, "Seconds after which the import of an upload makes way for those that wait."] = 20
     upload_memory_mib: Annotated[int, "MiB of address space that an import of an upload may use."] = 1024
     upload_timeout_s: Annotated[int, "Seconds that an import of an upload may take."] = 900
-    alerts: Annotated[str, "Rules that say which findings are told to whom; see `compileboard alerts example`."] = ""
+    alerts: Annotated[str, "Rules that say which incidents are told to whom; see `compileboard alerts example`."] = ""
     upload_queue: Annotated[int, "Uploads that may wait for their import."] = 8
 
 

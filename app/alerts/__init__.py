@@ -1,1 +1,1 @@
-"""Alerts: tell people of confirmed findings, each of them once."""
+"""Alerts: tell people of incidents, when they open and when they recover."""

@@ -9,16 +9,19 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from compileboard.app.alerts.mail import make_mail, send_mail
-from compileboard.app.alerts.message import AlertMessage, make_message, name_message
+from compileboard.app.alerts.message import AlertMessage, IncidentEvent, make_message, name_message
 from compileboard.app.alerts.rules import AlertRule, Channel, Rules, list_due, matches
 from compileboard.app.alerts.rules_file import load_rules
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
 from compileboard.app.alerts.webhooks import make_json, make_slack, sign
+from compileboard.app.analysis.incidents.incident import make_incident
 from compileboard.app.format import format_plural
-from compileboard.app.queries.dashboard.alerts import Delivery, get_rule_start, list_new_finding_ids, list_waiting
-from compileboard.app.queries.dashboard.incidents import SeriesChange, get_finding
+from compileboard.app.queries.dashboard.alerts import Delivery, get_rule_start, list_new_keys, list_waiting
+from compileboard.app.queries.dashboard.incidents import get_stored_incident
+from compileboard.app.queries.dashboard.series_changes import list_changes_of
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
 from compileboard.collectors.store.dashboard.deliveries import (
+    AlertKey,
     abandon_deliveries,
     claim_deliveries,
     drop_delivery,
@@ -72,7 +75,7 @@ WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
 # A claim this old is nobody's: every conversation ends after minutes (app.alerts.deadline).
 CLAIM_LIMIT_US = 15 * MINUTE_US
 LOST = "the sender ended before it could say whether the message arrived; it is not sent again"
-MOST_FINDINGS = 500  # of one message
+MOST_INCIDENTS = 500  # of one message
 
 
 @dataclass
@@ -83,7 +86,7 @@ class SendReport:
     retried_count: int = 0
     failed_count: int = 0
     unknown_count: int = 0
-    waiting_count: int = 0  # findings that wait for an hour, a digest or another attempt
+    waiting_count: int = 0  # incidents that wait for an hour, a digest or another attempt
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -100,7 +103,7 @@ def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: 
         lost = abandon_deliveries(connection, now_us - CLAIM_LIMIT_US, LOST, now_us)
         if lost:
             report.unknown_count += 1
-            report.problems.append(f"{format_plural(lost, 'finding')}: {LOST}")
+            report.problems.append(f"{format_plural(lost, 'incident')}: {LOST}")
         for rule in rules.rules:
             _queue(connection, rule, now_us, report)
             for name in rule.channels:
@@ -110,46 +113,45 @@ def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: 
     return report
 
 
-def list_matching(reader: sqlite3.Connection, rule: AlertRule, channel: str, now_us: int) -> list[SeriesChange]:
+def list_matching(reader: sqlite3.Connection, rule: AlertRule, channel: str, now_us: int) -> list[IncidentEvent]:
     """List what a rule would queue for a channel now."""
     start = get_rule_start(reader, rule.name)
     since_us, noticed_us = (start.since_us, start.seen_us - LOOK_AGAIN_US) if start else (find_since(rule, now_us), 0)
-    ids = list_new_finding_ids(reader, rule.name, channel, since_us, noticed_us)
-    changes = (get_finding(reader, id_) for id_ in ids)
-    return [change for change in changes if change and matches(rule, change)]
+    keys = list_new_keys(reader, rule.name, channel, since_us, noticed_us)
+    events = filter(None, (load_event(reader, key) for key in keys))
+    return [event for event in events if matches(rule, event.incident.direction, event.changes)]
+
+
+def load_event(reader: sqlite3.Connection, key: AlertKey) -> IncidentEvent | None:
+    """Load what an alert tells of; None where the incident is gone."""
+    stored = get_stored_incident(reader, key.incident_id)
+    if stored is None:
+        return None
+    changes = [change for change in list_changes_of(reader, [stored.id]) if change.state != "withdrawn"]
+    return IncidentEvent(key, make_incident(stored), changes)
 
 
 def find_since(rule: AlertRule, now_us: int) -> int:
-    """Return from when on findings are the business of a rule that runs for the first time."""
+    """Return from when on incidents are the business of a rule that runs for the first time."""
     return now_us - FIRST_LOOK_US if rule.since_us is None else rule.since_us
 
 
-def preview(reader: sqlite3.Connection, rule: AlertRule, now_us: int) -> Iterator[tuple[str, list[SeriesChange], bool]]:
+def preview(
+    reader: sqlite3.Connection, rule: AlertRule, now_us: int
+) -> Iterator[tuple[str, list[IncidentEvent], bool]]:
     """Yield of each channel what waits or would be queued, and whether it would go out now; nothing is kept."""
     for channel in rule.channels:
         new = [
-            (Delivery.fresh(rule.name, channel, change.id, change.noticed_us or now_us, now_us), change)
-            for change in list_matching(reader, rule, channel, now_us)
+            (Delivery.fresh(rule.name, channel, event.key, event.incident.noticed_us or now_us, now_us), event)
+            for event in list_matching(reader, rule, channel, now_us)
         ]
         waiting = [
-            (delivery, get_finding(reader, delivery.finding_id))
-            for delivery in list_waiting(reader, rule.name, channel)
+            (delivery, load_event(reader, delivery.key)) for delivery in list_waiting(reader, rule.name, channel)
         ]
-        held = {
-            delivery.finding_id: finding
-            for delivery, finding in [*waiting, *new]
-            if finding is not None and _is_open(finding)
-        }
-        due = {
-            delivery.finding_id
-            for delivery in list_due(rule, [delivery for delivery, _finding in [*waiting, *new]], now_us)
-        }
-        yield channel, [finding for key, finding in held.items() if key in due], True
-        yield channel, [finding for key, finding in held.items() if key not in due], False
-
-
-def _is_open(change: SeriesChange) -> bool:
-    return change.state == "confirmed" and change.handling == "open"
+        held = {delivery.key: event for delivery, event in [*waiting, *new] if event is not None and event.is_current}
+        due = {delivery.key for delivery in list_due(rule, [delivery for delivery, _event in [*waiting, *new]], now_us)}
+        yield channel, [event for key, event in held.items() if key in due], True
+        yield channel, [event for key, event in held.items() if key not in due], False
 
 
 def _queue(connection: sqlite3.Connection, rule: AlertRule, now_us: int, report: SendReport) -> None:
@@ -161,7 +163,7 @@ def _queue(connection: sqlite3.Connection, rule: AlertRule, now_us: int, report:
     for channel in rule.channels:
         matching = list_matching(connection, rule, channel, now_us)
         if matching:
-            queue_deliveries(connection, rule.name, channel, [change.id for change in matching], now_us)
+            queue_deliveries(connection, rule.name, channel, [event.key for event in matching], now_us)
     if start is None or now_us - start.seen_us > MARK_EVERY_US:
         mark_rule_seen(connection, rule.name, now_us)
 
@@ -180,7 +182,7 @@ def _send_channel(
     unset = channel.describe_unset(environ)
     if due and unset:
         report.problems.append(
-            f"rule {rule.name}, channel {channel.name}: {unset}; {format_plural(len(due), 'finding')} wait"
+            f"rule {rule.name}, channel {channel.name}: {unset}; {format_plural(len(due), 'incident')} wait"
         )
         due = []
     for claim_id, members in _group_messages(rule, channel, due):
@@ -190,35 +192,36 @@ def _send_channel(
 
 def _drop_settled(
     connection: sqlite3.Connection, rule: AlertRule, channel: Channel, due: list[Delivery], now_us: int
-) -> list[tuple[Delivery, SeriesChange]]:
+) -> list[tuple[Delivery, IncidentEvent]]:
     """Leave out what somebody has dealt with, or detection has withdrawn, while it waited."""
-    sendable: list[tuple[Delivery, SeriesChange]] = []
+    sendable: list[tuple[Delivery, IncidentEvent]] = []
     for delivery in due:
-        finding = get_finding(connection, delivery.finding_id)
-        if finding is not None and _is_open(finding):
-            sendable.append((delivery, finding))
+        event = load_event(connection, delivery.key)
+        if event is not None and event.is_current:
+            sendable.append((delivery, event))
             continue
-        why = "is gone" if finding is None else finding.handling if finding.state == "confirmed" else finding.state
-        drop_delivery(connection, rule.name, channel.name, delivery.finding_id, f"{why} before it was due", now_us)
+        incident = None if event is None else event.incident
+        why = "gone" if incident is None else incident.status if incident.status != "open" else incident.state
+        drop_delivery(connection, rule.name, channel.name, delivery.key, f"{why} before it was due", now_us)
     return sendable
 
 
 def _group_messages(
-    rule: AlertRule, channel: Channel, due: list[tuple[Delivery, SeriesChange]]
-) -> Iterator[tuple[str, list[tuple[Delivery, SeriesChange]]]]:
+    rule: AlertRule, channel: Channel, due: list[tuple[Delivery, IncidentEvent]]
+) -> Iterator[tuple[str, list[tuple[Delivery, IncidentEvent]]]]:
     """Yield messages, each with its id: first those that are tried again, as they were; then what is new.
 
     What is new never joins what failed before, or it would inherit its attempts and be given up with it.
     """
-    again: dict[str, list[tuple[Delivery, SeriesChange]]] = {}
-    fresh: list[tuple[Delivery, SeriesChange]] = []
+    again: dict[str, list[tuple[Delivery, IncidentEvent]]] = {}
+    fresh: list[tuple[Delivery, IncidentEvent]] = []
     for due_delivery in due:
         message_id = due_delivery[0].message_id
         (fresh if message_id is None else again.setdefault(message_id, [])).append(due_delivery)
     yield from again.items()
-    for start in range(0, len(fresh), MOST_FINDINGS):
-        members = fresh[start : start + MOST_FINDINGS]
-        yield name_message(rule.name, channel.name, [finding.id for _delivery, finding in members]), members
+    for start in range(0, len(fresh), MOST_INCIDENTS):
+        members = fresh[start : start + MOST_INCIDENTS]
+        yield name_message(rule.name, channel.name, [":".join(event.key) for _delivery, event in members]), members
 
 
 def _send_one(
@@ -227,22 +230,22 @@ def _send_one(
     rule: AlertRule,
     channel: Channel,
     claim_id: str,
-    due: list[tuple[Delivery, SeriesChange]],
+    due: list[tuple[Delivery, IncidentEvent]],
     environ: Mapping[str, str],
     now_us: int,
     report: SendReport,
 ) -> None:
     """Claim, send and settle one message. Only what is claimed here is in it."""
-    ids = [change.id for _delivery, change in due]
-    ours = set(claim_deliveries(connection, rule.name, channel.name, ids, claim_id, now_us))
+    keys = [event.key for _delivery, event in due]
+    ours = set(claim_deliveries(connection, rule.name, channel.name, keys, claim_id, now_us))
     if not ours:
         return
-    findings = [change for _delivery, change in due if change.id in ours]
-    attempts = 1 + max(delivery.attempt_count for delivery, change in due if change.id in ours)
+    events = [event for _delivery, event in due if event.key in ours]
+    attempts = 1 + max(delivery.attempt_count for delivery, event in due if event.key in ours)
     state, error, due_us = "sent", None, None
     try:
         error = send_message(
-            lambda: make_message(claim_id, rule.name, findings, rules.base_url, now_us),
+            lambda: make_message(claim_id, rule.name, events, rules.base_url, now_us),
             channel,
             rules.base_url,
             environ,

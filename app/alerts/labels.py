@@ -27,7 +27,7 @@ KIND_WORDS = {"webhook": "webhook, JSON", "slack": "webhook, Slack's form", "ema
 
 
 def describe_filters(rule: AlertRule) -> str:
-    """Describe which findings a rule is about."""
+    """Describe which incidents a rule is about."""
     parts = [" or ".join(rule.direction)]
     parts += [f"of {' or '.join(rule.subject)}"] if rule.subject else []
     parts += [f"{name} {' or '.join(value)}" for name in PATTERNS if (value := getattr(rule, name))]
@@ -54,7 +54,7 @@ def describe_channel(channel: Channel, environ: Mapping[str, str]) -> str:
 
 
 def describe_start(reader: sqlite3.Connection, rule: AlertRule) -> str:
-    """Describe since when a rule runs, and from when on it is about findings."""
+    """Describe since when a rule runs, and from when on it is about incidents."""
     start = get_rule_start(reader, rule.name)
     if start is None:
         since = "in the 24 hours before" if rule.since_us is None else f"from {format_time(rule.since_us)[:10]} on"

@@ -1,35 +1,47 @@
-"""What a message says, before any channel's own form: findings grouped by the range that they came in."""
+"""What a message says, before any channel's own form: one part an incident."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from compileboard.app.analysis.incidents.groups import Incident, group_incidents
-from compileboard.app.analysis.incidents.messages import (
-    describe_cause,
-    describe_finding,
-    describe_series,
-    describe_state,
-    find_metric_of,
-    format_confidence,
-)
-from compileboard.app.format import format_plural
-from compileboard.app.queries.dashboard.incidents import DIRECTIONS, SeriesChange
+from compileboard.app.analysis.incidents.incident import HeadlineMetric, Incident, list_checks
+from compileboard.app.analysis.incidents.messages import describe_series_change
+from compileboard.app.format import format_plural, format_time
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
+from compileboard.collectors.store.dashboard.deliveries import RECOVERED, AlertKey
 
-MOST_LISTED = 20  # findings of one group that are named; a link leads to all
+MOST_LISTED = 20  # changes of one incident that are named; a link leads to all
 MOST_COMMITS = 5
-MOST_CAUSES = 5
-MOST_GROUPS = 12
+MOST_CAUSES = 3
+MOST_PARTS = 12
 LINE_LIMIT = 400
-_VERBS = {"worse": "got worse", "better": "got better", "changed": "changed"}
-_SUBJECTS = {"model": "model", "suite": "suite", "runs": "name of runs"}
 # What breaks a line, a header or a terminal, and halves of characters, which no UTF-8 can say.
 _UNSAID = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+")
+
+
+@dataclass(frozen=True)
+class IncidentEvent:
+    """An incident that opened or recovered, with its changes."""
+
+    key: AlertKey
+    incident: Incident
+    changes: Sequence[SeriesChange]
+
+    @property
+    def is_recovery(self) -> bool:
+        """Return True if it tells that the incident recovered."""
+        return self.key.event == RECOVERED
+
+    @property
+    def is_current(self) -> bool:
+        """Return True if it is still worth telling: nobody took it on, and detection still has it."""
+        if self.is_recovery:
+            return self.incident.state == "recovered" and self.incident.status != "ignored"
+        return self.incident.state in ("open", "closed") and self.incident.status == "open"
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class MessageLine:
 
 @dataclass(frozen=True)
 class MessagePart:
-    """One commit range: its findings, and what lies in it, as (label, lines)."""
+    """One incident: its changes, and what is known of it, as (label, lines)."""
 
     title: str
     lines: Sequence[MessageLine]
@@ -58,79 +70,72 @@ class AlertMessage:
     title: str
     url: str
     made_us: int
-    groups: Sequence[Incident]
+    events: Sequence[IncidentEvent]
     parts: Sequence[MessagePart]
     is_test: bool = False
 
-    @property
-    def finding_count(self) -> int:
-        """Return how many findings it has."""
-        return sum(len(group.findings) for group in self.groups)
 
-
-def name_message(rule: str, channel: str, finding_ids: Iterable[str]) -> str:
-    """Return the id of a message: of the same findings the same."""
-    told = "\x1f".join((rule, channel, *sorted(finding_ids)))
-    return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:32]
+def name_message(rule: str, channel: str, keys: Iterable[str]) -> str:
+    """Return the id of a message: of the same incidents the same."""
+    identity = "\x1f".join((rule, channel, *sorted(keys)))
+    return hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32]
 
 
 def make_message(
-    message_id: str, rule: str, findings: Sequence[SeriesChange], base_url: str, now_us: int
+    message_id: str, rule: str, events: Sequence[IncidentEvent], base_url: str, now_us: int
 ) -> AlertMessage:
-    """Make one message of findings."""
-    groups = group_incidents(findings, ())
-    parts = [_make_part(group, base_url) for group in groups[:MOST_GROUPS]]
-    if len(groups) > MOST_GROUPS:
-        rest = groups[MOST_GROUPS:]
-        count = format_plural(sum(len(incident.findings) for incident in rest), "finding")
-        line = MessageLine(f"and {count} between other runs", _address(base_url, "/findings"))
-        parts.append(MessagePart(f"{format_plural(len(rest), 'more range')}", [line]))
-    url = find_address(findings[0], base_url) if len(findings) == 1 else _address(base_url, "/findings")
-    return AlertMessage(message_id, rule, make_title(groups), url, now_us, groups, parts)
+    """Make one message of incidents, the most severe first."""
+    events = sorted(events, key=lambda event: (event.is_recovery, event.incident.severity, event.incident.first_us))
+    parts = [_make_part(event, base_url) for event in events[:MOST_PARTS]]
+    if len(events) > MOST_PARTS:
+        line = MessageLine("All incidents", make_address(base_url, "/incidents"))
+        parts.append(MessagePart(f"and {format_plural(len(events) - MOST_PARTS, 'other incident')}", [line]))
+    url = find_address(events[0].incident, base_url) if len(events) == 1 else make_address(base_url, "/incidents")
+    return AlertMessage(message_id, rule, make_title(events), url, now_us, events, parts)
 
 
 def make_test_message(rule: str, base_url: str, now_us: int) -> AlertMessage:
     """Make a message that says that it is a test."""
-    line = MessageLine("Findings of this rule will come here. Nothing was found now.", _address(base_url, "/alerts"))
-    part = MessagePart(f"A test of the rule {rule}", [line])
+    line = MessageLine("Incidents of this rule come here. This is a test.", make_address(base_url, "/alerts"))
+    part = MessagePart(f"Test of rule {rule}", [line])
     message_id = name_message(rule, "test", [str(now_us)])
-    title = f"Test of the rule {rule}"
-    return AlertMessage(message_id, rule, title, _address(base_url, "/alerts"), now_us, (), [part], is_test=True)
+    url = make_address(base_url, "/alerts")
+    return AlertMessage(message_id, rule, f"Test of rule {rule}", url, now_us, (), [part], is_test=True)
 
 
-def make_title(groups: Sequence[Incident]) -> str:
-    """Return in one line what happened: one finding, one range, or several."""
-    findings = [finding for group in groups for finding in group.findings]
-    if len(findings) == 1:
-        return clean(describe_finding(findings[0]))
-    summary = summarize(findings)
-    return clean(f"{summary} {_lower(groups[0].title)}" if len(groups) == 1 else f"{summary}, in {len(groups)} ranges")
+def make_title(events: Sequence[IncidentEvent]) -> str:
+    """Return in one line what happened: one incident, or how many and the first."""
+    if len(events) == 1:
+        return clean(describe_event(events[0]))
+    opened = [event for event in events if not event.is_recovery]
+    counts = [
+        format_plural(len(opened), "incident") if opened else "",
+        f"{len(events) - len(opened)} recovered" if len(opened) < len(events) else "",
+    ]
+    return clean(f"{', '.join(filter(None, counts))}: {describe_event(events[0])}")
 
 
-def summarize(findings: Sequence[SeriesChange]) -> str:
-    """Describe how many got worse or better: 43 models got worse (speedup)."""
-    subjects = {finding.subject for finding in findings}
-    named = {(finding.subject, finding.suite, finding.model) for finding in findings}
-    what = _SUBJECTS[findings[0].subject] if len(subjects) == 1 else "series"
-    counted = format_plural(len(named), what, "series" if what == "series" else "")
-    if what == "name of runs":
-        counted = format_plural(len(named), what, "names of runs")
-    counts = Counter(finding.direction for finding in findings)
-    metrics = list(dict.fromkeys(find_metric_of(finding).label.lower() for finding in findings))
-    if len(counts) == 1:
-        return f"{counted} {_VERBS[findings[0].direction]} ({_list(metrics, 3)})"
-    parts = ", ".join(f"{counts[direction]} {direction}" for direction in DIRECTIONS if counts[direction])
-    return f"{len(findings)} changes of {counted} ({parts})"
+def describe_event(event: IncidentEvent) -> str:
+    """Return ranker: speedup −54% since c7ed8b7, cause: graph break at ranker.py:70."""
+    incident = event.incident
+    headline = incident.headlines[0] if incident.headlines else None
+    what = incident.what
+    if headline is not None and headline.size:
+        what = f"{headline.label.lower()} {headline.size}"
+    elif incident.cause is not None:
+        what = what.partition(f", {incident.cause.text[:20]}")[0]
+    if event.is_recovery:
+        by = f" in {incident.recovered.label}" if incident.recovered else ""
+        return f"Recovered{by}: {incident.subject}: {what}"
+    since = incident.first_bad.short_commit or format_time(incident.first_us)[:16]
+    cause = incident.cause
+    text = cause.text[:1].lower() + cause.text[1:] if cause and cause.kind != "failure" else cause.text if cause else ""
+    return f"{incident.subject}: {what} since {since}{f', cause: {text}' if text else ''}"
 
 
-def find_address(change: SeriesChange, base_url: str) -> str:
-    """Return the address of a finding's page, or '' where the dashboard's is not known."""
-    return _address(base_url, f"/findings/{quote(change.id, safe='')}")
-
-
-def find_group_address(group: Incident, base_url: str) -> str:
-    """Return the address of the findings that began with the same run."""
-    return _address(base_url, f"/findings?run={quote(group.findings[0].first_run_id, safe='')}")
+def find_address(incident: Incident, base_url: str) -> str:
+    """Return the address of an incident's page, or '' where the dashboard's is not known."""
+    return make_address(base_url, f"/incidents/{quote(incident.id, safe='')}")
 
 
 def clean(text: str, limit: int = LINE_LIMIT) -> str:
@@ -139,66 +144,62 @@ def clean(text: str, limit: int = LINE_LIMIT) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def _make_part(group: Incident, base_url: str) -> MessagePart:
-    is_single = len(group.findings) == 1
-    lines = [_describe(finding, base_url, in_full=is_single) for finding in group.findings[:MOST_LISTED]]
-    more = len(group.findings) - MOST_LISTED
+def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
+    incident = event.incident
+    url = find_address(incident, base_url)
+    changes = event.changes[:MOST_LISTED]
+    lines = [MessageLine(clean(_describe_metric(metric)), url) for metric in incident.headlines]
+    shown = {metric.change_id for metric in incident.headlines}
+    lines += [MessageLine(clean(describe_series_change(change)), url) for change in changes if change.id not in shown]
+    more = len(event.changes) - MOST_LISTED
     if more > 0:
-        lines.append(MessageLine(f"and {format_plural(more, 'other')}", find_group_address(group, base_url)))
-    title = group.title if is_single else f"{summarize(group.findings)} {_lower(group.title)}"
-    facts = [("Environment", _list_environment(group)), ("Commits", _list_commits(group)), *_list_causes(group)]
-    return MessagePart(clean(title), lines, [(label, texts) for label, texts in facts if texts])
+        lines.append(MessageLine(f"and {format_plural(more, 'other')}", url))
+    facts = [
+        ("Configuration", [clean(incident.measured_as)] if incident.measured_as else []),
+        ("Environment", _list_environment(incident)),
+        ("Commits", _list_commits(incident)),
+        ("Cause" if incident.has_one_cause else "Likely causes", _list_causes(incident)),
+    ]
+    return MessagePart(clean(describe_event(event)), lines, [(label, texts) for label, texts in facts if texts])
 
 
-def _describe(change: SeriesChange, base_url: str, *, in_full: bool) -> MessageLine:
-    parts = [describe_finding(change), describe_series(change), *([format_confidence(change)] if in_full else [])]
-    parts += [describe_state(change)] if change.recovered_run_id else []
-    return MessageLine(clean(" · ".join(part for part in parts if part)), find_address(change, base_url))
+def _describe_metric(metric: HeadlineMetric) -> str:
+    size = f" ({metric.size})" if metric.size else ""
+    return f"{metric.subject}: {metric.label.lower()} {metric.values}{size}"
 
 
-def _list_environment(group: Incident) -> list[str]:
+def _list_environment(incident: Incident) -> list[str]:
     lines = (
-        f"{change.get('word')} {change.get('before') or 'unknown'} → {change.get('now') or 'unknown'}"
-        for change in group.environment
+        f"{part.get('word')} {part.get('before') or 'unknown'} → {part.get('now') or 'unknown'}"
+        for part in incident.environment
     )
     return [clean(text) for text in lines]
 
 
-def _list_commits(group: Incident) -> list[str]:
-    if not group.commits:
-        return []
-    known = group.findings[0].evidence.get("commits") or {}
-    count = max(int(known.get("count") or 0), len(group.commits))
-    by = f" by {_list(group.authors, MOST_COMMITS)}" if group.authors else ""
-    lines = [clean(f"{format_plural(count, 'commit')}{by}")]
-    for commit in group.commits[:MOST_COMMITS]:
-        lines.append(
-            clean(
-                f"{str(commit.get('hash') or '')[:10]} {commit.get('subject') or ''}"
-                f" ({commit.get('author') or 'unknown'})"
-            )
+def _list_commits(incident: Incident) -> list[str]:
+    commits = incident.commits or {}
+    listed = list(commits.get("listed") or ())
+    if not listed:
+        bad = incident.first_bad
+        return [clean(f"{bad.short_commit} {bad.subject or ''}")] if bad.short_commit else []
+    count = max(int(commits.get("count") or 0), len(listed))
+    lines = [
+        clean(
+            f"{str(commit.get('hash') or '')[:7]} {commit.get('subject') or ''} ({commit.get('author') or 'unknown'})"
         )
+        for commit in listed[:MOST_COMMITS]
+    ]
     return lines + ([f"and {format_plural(count - MOST_COMMITS, 'other')}"] if count > MOST_COMMITS else [])
 
 
-def _list_causes(group: Incident) -> list[tuple[str, list[str]]]:
-    causes = (
-        clean(describe_cause(cause)) for member in group.findings for cause in member.evidence.get("causes") or ()
-    )
-    counts = Counter(causes)
-    lines = [line if counts[line] == 1 else f"{line}, in {counts[line]} of them" for line in list(counts)[:MOST_CAUSES]]
-    more = len(counts) - MOST_CAUSES
-    return [("Suspected causes", lines + ([f"and {format_plural(more, 'other')}"] if more > 0 else []))]
+def _list_causes(incident: Incident) -> list[str]:
+    lines: list[str] = []
+    for cause in incident.causes[:MOST_CAUSES]:
+        lines.append(clean(f"{cause.text}{f': {cause.reason}' if cause.reason else ''}"))
+        lines += [clean(f"{'✓' if check.passed else '–'} {check.text}") for check in list_checks(cause)]
+    return lines
 
 
-def _list(names: Sequence[str], most: int) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {format_plural(more, 'other')}" if more > 0 else "")
-
-
-def _lower(title: str) -> str:
-    return title[:1].lower() + title[1:]
-
-
-def _address(base_url: str, path: str) -> str:
+def make_address(base_url: str, path: str) -> str:
+    """Return an address of the dashboard, '' where its own is not known."""
     return f"{base_url}{path}" if base_url else ""

@@ -1,15 +1,15 @@
-"""What a file of rules says: which findings go to which channels, and when."""
+"""What a file of rules says: which incidents go to which channels, and when."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
 
 from compileboard.app.alerts.clock import NEVER_QUIET, Digest, Quiet, find_digest_before, is_quiet
 from compileboard.app.queries.dashboard.alerts import Delivery
-from compileboard.app.queries.dashboard.incidents import SeriesChange
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
 
 SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
 
@@ -90,8 +90,13 @@ class RulesError(ValueError):
 PATTERNS = ("suite", "model", "metric", "branch", "hardware")
 
 
-def matches(rule: AlertRule, change: SeriesChange) -> bool:
-    """Return True if a rule is about a finding. What has no size, as a failure, is never too small."""
+def matches(rule: AlertRule, direction: str, changes: Iterable[SeriesChange]) -> bool:
+    """Return True if a rule is about an incident: its direction, and one of its changes."""
+    return direction in rule.direction and any(_fits_change(rule, change) for change in changes)
+
+
+def _fits_change(rule: AlertRule, change: SeriesChange) -> bool:
+    """Return True if a rule is about a change. What has no size, as a failure, is never too small."""
     if change.direction not in rule.direction or (rule.subject and change.subject not in rule.subject):
         return False
     if change.relative is not None and abs(change.relative) * 100 < rule.least_percent:

@@ -33,10 +33,10 @@ from compileboard.app.alerts.rule_values import (
 )
 from compileboard.app.alerts.rules import PATTERNS, AlertRule, Channel, Rules, RulesError
 from compileboard.app.analysis.incidents.messages import list_metric_names
-from compileboard.app.queries.dashboard.incidents import DIRECTIONS, SUBJECTS
+from compileboard.app.queries.dashboard.series_changes import DIRECTIONS, SUBJECTS
 
 EXAMPLE = """\
-# Which findings CompileBoard tells whom. Check it: compileboard alerts check --rules alerts.toml
+# Who is told of which incidents. Check it: compileboard alerts check --rules alerts.toml
 # Secrets are never in here: *_env names the environment variable that holds one.
 
 base_url = "https://compileboard.example.org"   # the dashboard, for links in messages

@@ -15,15 +15,15 @@ from typing import Any
 
 from compileboard.app.alerts.message import (
     AlertMessage,
+    IncidentEvent,
     MessageLine,
     MessagePart,
     clean,
+    describe_event,
     find_address,
-    find_group_address,
 )
-from compileboard.app.analysis.incidents.groups import Incident
-from compileboard.app.analysis.incidents.messages import describe_finding, describe_series, format_confidence
-from compileboard.app.queries.dashboard.incidents import SeriesChange
+from compileboard.app.analysis.incidents.messages import describe_series, describe_series_change, format_confidence
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
 
 MOST_BLOCKS = 50
 HEADER_LIMIT = 150
@@ -87,22 +87,21 @@ def _link(url: str) -> str:
     return escape(url).replace("|", "%7C")
 
 
-VERSION = 1
-_LEFT_OUT = ("evidence", "found_us", "noticed_us", "changed_us")
+VERSION = 2
+_LEFT_OUT = ("evidence", "found_us", "noticed_us", "changed_us", "incident_id")
 
 
 def make_json(message: AlertMessage, base_url: str) -> bytes:
     """Return the document of a message."""
     document = {
         "version": VERSION,
-        "kind": "test" if message.is_test else "findings",
+        "kind": "test" if message.is_test else "incidents",
         "id": message.id,
         "rule": message.rule,
         "made_us": message.made_us,
         "title": message.title,
         "url": message.url or None,
-        "finding_count": message.finding_count,
-        "groups": [_make_group(group, base_url) for group in message.groups],
+        "incidents": [_make_incident(event, base_url) for event in message.events],
     }
     return json.dumps(_finite(document), allow_nan=False, separators=(",", ":")).encode()
 
@@ -113,25 +112,23 @@ def sign(body: bytes, secret: str, now_us: int) -> str:
     return f"t={second},sha256={hmac.new(secret.encode(), second.encode() + b'.' + body, hashlib.sha256).hexdigest()}"
 
 
-def _make_group(group: Incident, base_url: str) -> dict[str, Any]:
-    commits = group.findings[0].evidence.get("commits") or {}
-    return {
-        "title": clean(group.title),
-        "url": find_group_address(group, base_url) or None,
-        "authors": list(group.authors),
-        "commit_count": commits.get("count") if commits.get("known") else None,
-        "commits": list(group.commits),
-        "environment": list(group.environment),
-        "findings": [_make_finding(finding, base_url) for finding in group.findings],
-    }
+def _make_incident(event: IncidentEvent, base_url: str) -> dict[str, Any]:
+    incident = asdict(event.incident)
+    texts = {"event": event.key.event, "text": clean(describe_event(event))}
+    return (
+        texts
+        | incident
+        | {
+            "url": find_address(event.incident, base_url) or None,
+            "changes": [_make_change(change) for change in event.changes],
+        }
+    )
 
 
-def _make_finding(change: SeriesChange, base_url: str) -> dict[str, Any]:
-    texts = {"title": clean(describe_finding(change)), "series": clean(describe_series(change))}
-    texts |= {"confidence": format_confidence(change), "url": find_address(change, base_url) or ""}
-    fields = {name: value for name, value in asdict(change).items() if name not in _LEFT_OUT}
-    before, after = change.evidence.get("before"), change.evidence.get("after")
-    return fields | texts | {"before": before, "after": after, "causes": change.evidence.get("causes") or []}
+def _make_change(change: SeriesChange) -> dict[str, Any]:
+    texts = {"sentence": clean(describe_series_change(change)), "measured_as": clean(describe_series(change))}
+    values = {name: value for name, value in vars(change).items() if name not in _LEFT_OUT}
+    return values | texts | {"confidence": format_confidence(change)}
 
 
 def _finite(value: Any) -> Any:

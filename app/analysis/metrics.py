@@ -161,7 +161,7 @@ SUMMARY_METRICS = (
         "mean of the models that were counted",
     ),
 )
-# Of a model, for findings: 1 where it was measured and is right, 0 where it failed or is wrong.
+# Of a model, for incidents: 1 where it was measured and is right, 0 where it failed or is wrong.
 PASSES = Metric("passes", "Passes", "", "up_is_good", 0, "count", "the harness", "1 is measured and right, 0 is failed")
 # Of a run that was observed, whatever it ran: fields of app.queries.series_points.
 RUN_METRICS = (

@@ -42,7 +42,7 @@ class ApiAddress:
 
 
 PATH_PARAMETERS = {
-    "finding_id": "A finding's `id`.",
+    "incident_id": "An incident's `id`, or that of one of its changes.",
     "run_id": "A run's id, in full.",
     "key": "A compile's `id`.",
     "config_hash": "A configuration text's hash.",

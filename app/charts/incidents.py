@@ -1,4 +1,4 @@
-"""The series of a finding: its points, the levels before and after, and where the change came in."""
+"""The series of a change: its points, the levels before and after, and where the change came in."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from urllib.parse import quote
 
 from compileboard.app.analysis.incidents.chart_data import LevelLines
-from compileboard.app.analysis.incidents.messages import describe_finding
+from compileboard.app.analysis.incidents.messages import describe_series_change
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.analysis.trends.lines import Axis, TrendLine
 from compileboard.app.charts.base import Chart, finish
 from compileboard.app.charts.trends import POINTS_ID, chart_metric
-from compileboard.app.queries.dashboard.incidents import SeriesChange
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
 
 _MARKS = {
     "worse": ("triangle-up", "state-bad"),
@@ -27,8 +27,8 @@ _COLORS = {"worse": "state-bad", "better": "state-good", "changed": "series-4"}
 def chart_incident(
     change: SeriesChange, metric: Metric, line: TrendLine, axis: Axis, levels: LevelLines | None
 ) -> Chart:
-    """Chart the series of a finding with its levels and its change."""
-    chart = chart_metric(metric, [line], axis, chart_id="finding")
+    """Chart the series of a change with its levels and its change."""
+    chart = chart_metric(metric, [line], axis, chart_id="series")
     traces = list(chart.figure["data"])
     if levels is not None:
         traces += finish(_build_levels(change, metric, levels))["data"]
@@ -37,7 +37,7 @@ def chart_incident(
 
 
 def mark_incidents(chart: Chart, changes: Sequence[SeriesChange], axis: Axis) -> Chart:
-    """Mark at the foot of a trend where a lasting change of it came in; a mark opens its finding."""
+    """Mark at the foot of a trend where a lasting change of it came in; a mark opens its incident."""
     positions = {run.id: number for number, run in enumerate(axis.runs)}
     traces = []
     for direction, (symbol, color) in _MARKS.items():
@@ -52,7 +52,7 @@ def mark_incidents(chart: Chart, changes: Sequence[SeriesChange], axis: Axis) ->
 
 
 def _mark(changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str) -> dict[str, Any]:
-    """Build a mark a run; one of several findings names them and leads to all that began with the run."""
+    """Build a mark a run; one of several changes names them and leads to all incidents of the run."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -61,36 +61,35 @@ def _mark(changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str
         "yaxis": "y2",
         "meta": {"color": color, "points": POINTS_ID},
         "marker": {"size": 10, "symbol": symbol},
-        "customdata": [_address(findings) for findings in changes.values()],
-        "hovertext": [
-            "\n".join(_describe(finding) for finding in findings[:_MOST_NAMED]) for findings in changes.values()
-        ],
+        "customdata": [_address(own) for own in changes.values()],
+        "hovertext": ["\n".join(_describe(change) for change in own[:_MOST_NAMED]) for own in changes.values()],
         "hoverlabel": {"namelength": 0},
         "hovertemplate": "%{hovertext}\n%{text}",
         "showlegend": False,
     }
 
 
-def _address(findings: Sequence[SeriesChange]) -> str:
-    if len(findings) == 1:
-        return f"/findings/{quote(findings[0].id, safe='')}"
-    return f"/findings?run={quote(findings[0].first_run_id, safe='')}"
+def _address(changes: Sequence[SeriesChange]) -> str:
+    if len(changes) == 1:
+        change = changes[0]
+        return f"/incidents/{quote(change.incident_id or change.id, safe='')}?change={quote(change.id, safe='')}"
+    return f"/incidents?state=any&status=any&run={quote(changes[0].first_run_id, safe='')}"
 
 
 def _describe(change: SeriesChange) -> str:
-    return describe_finding(change).replace("%{", "% {")[:200]
+    return describe_series_change(change).replace("%{", "% {")[:200]
 
 
 def _build_levels(change: SeriesChange, metric: Metric, levels: LevelLines) -> list[dict[str, Any]]:
     """Build the range as a band and each level as a line behind the points."""
     start, end = levels.changed
-    band = _build_trace([start, start, end, end], [0, 1, 1, 0], "state-warn", "where the change came in", 0)
+    band = _build_trace([start, start, end, end], [0, 1, 1, 0], "state-warn", "commit range", 0)
     traces = [band | {"fill": "toself", "yaxis": "y2", "opacity": 0.35}]
     if change.before_value is not None:
-        traces.append(_build_level(levels.before, change.before_value * metric.factor, "state-quiet", "level before"))
+        traces.append(_build_level(levels.before, change.before_value * metric.factor, "state-quiet", "before"))
     if levels.after is not None and change.after_value is not None:
         color = _COLORS.get(change.direction, "series-4")
-        traces.append(_build_level(levels.after, change.after_value * metric.factor, color, "level after"))
+        traces.append(_build_level(levels.after, change.after_value * metric.factor, color, "after"))
         if change.kind == "drift" and change.before_value is not None:
             ends = [levels.before[1], levels.after[0]]
             values = [_round(value * metric.factor) for value in (change.before_value, change.after_value)]

@@ -1,4 +1,4 @@
-"""The two sides of a check: a run, a stored baseline or files, with the open findings that concern them."""
+"""The two sides of a check: a run, a stored baseline or files, with the open incidents that concern them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from compileboard.app.queries import comparison
 from compileboard.app.queries.comparison import TaskDistinct, load_repeats
 from compileboard.app.queries.dashboard.baselines import BASELINE_VERSION, get_baseline
 from compileboard.app.queries.dashboard.incidents import (
-    NOT_WITHDRAWN,
+    ACTIVE,
     IncidentFilter,
-    SeriesChange,
     get_detection,
-    list_findings,
+    list_stored_incidents,
 )
+from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_changes_of
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.run.models import list_measured
@@ -80,27 +80,27 @@ def load_expected(
     return load_run(reader, clock, other)
 
 
-def load_findings(
+def load_incidents(
     reader: sqlite3.Connection, run: RunRow, rows: Sequence[RuleInput]
 ) -> tuple[OpenIncident, ...] | None:
-    """List what is open, worse and not recovered of a run's series; None where nobody has looked since it ended."""
+    """List the open incidents of a run's series that nobody took on; None where nobody has looked since it ended."""
     detection = get_detection(reader)
     if detection is None or detection.finished_us < (run.ended_us or run.started_us):
         return None
     incidents: list[OpenIncident] = []
     for suite in sorted({str(row.series.get("suite") or "") for row in rows}):
-        selection = IncidentFilter(
-            state=NOT_WITHDRAWN, handling="open", direction="worse", recovered=False, suite=suite
-        )
-        for row in list_findings(reader, selection, limit=MOST).rows:
-            keys = _find_keys(row, run, rows)
-            if keys:
-                incidents.append(OpenIncident(keys, row))
+        selection = IncidentFilter(state=ACTIVE, status="open", direction="worse", suite=suite)
+        stored = {incident.id: incident for incident in list_stored_incidents(reader, selection, limit=MOST).rows}
+        keys: dict[str, dict[str, None]] = {}
+        for change in list_changes_of(reader, stored):
+            if change.direction == "worse" and change.state != "withdrawn" and not change.recovered_run_id:
+                keys.setdefault(str(change.incident_id), {}).update(dict.fromkeys(_find_keys(change, run, rows)))
+        incidents += [OpenIncident(tuple(own), stored[id_]) for id_, own in keys.items() if own]
     return tuple(incidents)
 
 
 def _find_keys(change: SeriesChange, run: RunRow, rows: Iterable[RuleInput]) -> tuple[str, ...]:
-    """Return the keys of the results that a finding is about; of a suite, or a model that is gone, all like it."""
+    """Return the keys of the results that a change is about; of a suite, or a model that is gone, all like it."""
     if change.first_us > run.started_us or (change.branch and run.git_branch and change.branch != run.git_branch):
         return ()
     alike = [row for row in rows if all(_fits(row, name, change) for name in FIELDS)]
@@ -151,7 +151,7 @@ def load_run(reader: sqlite3.Connection, clock: RecorderClock, run: RunRow) -> S
         causes=causes if causes or was_observed else None,
         environment=_name_hardware(rows) | ({"torch": run.torch_version} if run.torch_version else {}),
         results=tuple(results),
-        findings=load_findings(reader, run, rows),
+        incidents=load_incidents(reader, run, rows),
     )
 
 

@@ -48,7 +48,7 @@ Answer = tuple[list[str], int]
 
 @click.group(cls=Group, epilog=EPILOG)
 def alerts() -> None:
-    """Send confirmed findings to webhooks, Slack or e-mail, each of them once, by the rules of a file."""
+    """Send incidents to webhooks, Slack or e-mail when they open and when they recover, by the rules of a file."""
 
 
 def action(function: Callable[..., Answer]) -> click.Command:
@@ -135,7 +135,7 @@ def list_all(db: str, rules_path: str, state: str | None, rule: str | None, limi
     lines = [
         clean(
             f"{format_time(delivery.changed_us)} {delivery.state} {delivery.rule} → {delivery.channel} "
-            f"{delivery.finding_id} {delivery.error or ''}"
+            f"{delivery.incident_id} {delivery.event} {delivery.error or ''}"
         )
         for delivery in deliveries.rows
     ]
@@ -205,17 +205,17 @@ def describe_report(report: SendReport) -> list[str]:
         ("unknown", report.unknown_count),
     )
     text = ", ".join(f"{count} {word}" for word, count in counts if count) or "nothing was due"
-    waiting = f"; {format_plural(report.waiting_count, 'finding')} wait" if report.waiting_count else ""
+    waiting = f"; {format_plural(report.waiting_count, 'incident')} wait" if report.waiting_count else ""
     return [*report.notes, f"messages: {text}{waiting}"]
 
 
 def _preview(reader: sqlite3.Connection, rules: Rules, rule: AlertRule, now_us: int) -> Iterator[str]:
-    for channel, findings, is_due in preview(reader, rule, now_us):
-        if not findings:
+    for channel, events, is_due in preview(reader, rule, now_us):
+        if not events:
             if is_due:
                 yield f"  {rule.name} → {channel}, now: nothing"
             continue
-        message = make_message("", rule.name, findings, rules.base_url, now_us)
+        message = make_message("", rule.name, events, rules.base_url, now_us)
         yield f"  {rule.name} → {channel}, {'now' if is_due else 'later'}: {message.title}"
         for part in message.parts:
             yield from (f"    {line.text}" for line in part.lines)

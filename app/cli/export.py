@@ -60,7 +60,7 @@ beginning, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME; of a commit
 each suite. NEW may be latest, the newest run; BASE latest or previous, which are of NEW's name and suite, the newest
 other run or the newest before it, as with `check`.
 
---suite without --run and --compare writes what the suite came to over a period: start, end, change, trends, findings,
+--suite without --run and --compare writes what the suite came to over a period: start, end, change, trends, incidents,
 failures. `compileboard report` writes such a file for every suite, for cron.
 
 The id is on the run's page and in `compileboard-collect list`; its beginning is enough if no other run has the same.

@@ -1,4 +1,4 @@
-"""`compileboard findings`: look for what changed, list it, and say what is done about it."""
+"""`compileboard incidents`: scan for what is worse, list it, and triage it."""
 
 from __future__ import annotations
 
@@ -9,175 +9,175 @@ import click
 
 from compileboard.app.cli.common import db_option
 from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.dashboard.incidents import (
-    HANDLINGS,
-    NOT_WITHDRAWN,
-    STATES,
-    IncidentFilter,
-    SeriesChange,
-)
+from compileboard.app.queries.dashboard.incidents import ACTIVE, NOT_IGNORED, STATES, STATUSES, IncidentFilter
 from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
-from compileboard.collectors.store.dashboard.series_changes import ACTIONS, save_comment
+from compileboard.collectors.store.dashboard.incidents import ACTIONS, save_comment
 from compileboard.command_line import Choice, Group
 
 EPILOG = """\
 Examples:
-  %(prog)s update                       look at what is new; the dashboard does so by itself while it serves
-  %(prog)s list                         what got worse and nobody has taken up
+  %(prog)s update                       scan new runs; the dashboard does so by itself while it serves
+  %(prog)s list                         open incidents
   %(prog)s list --all --suite nightly
   %(prog)s show gx3k2m7yqz4ab6tn
-  %(prog)s acknowledge gx3k2m7yqz4ab6tn --who Ada --text "fix in #812"
-  %(prog)s ignore gx3k2m7yqz4ab6tn --who Ada --text "the machine was moved"
+  %(prog)s acknowledge gx3k2m7yqz4ab6tn --author Ada --text "fix in #812"
+  %(prog)s ignore gx3k2m7yqz4ab6tn --author Ada --text "the machine was moved"
 
-Exit codes: 0 done, 2 not done: there is no such finding, a word is missing, or the database cannot be used.
+Exit codes: 0 done, 2 not done: there is no such incident, a text is missing, or the database cannot be used.
 """
 _ACTION_HELP = {
-    "acknowledge": "Acknowledge a finding: somebody works on it.",
-    "ignore": "Ignore a finding, with a reason.",
-    "note": "Add a comment to a finding.",
-    "reopen": "Reopen a finding that was acknowledged or ignored.",
+    "acknowledge": "Acknowledge an incident: you take care of it.",
+    "ignore": "Ignore an incident, with a reason; this mutes its alerts.",
+    "comment": "Comment on an incident.",
+    "reopen": "Reopen an incident that was acknowledged or ignored.",
 }
 
 
 @click.group(cls=Group, epilog=EPILOG)
-def findings() -> None:
-    """Find lasting changes in every series: steps, slow drift, and series that stopped."""
+def incidents() -> None:
+    """Find lasting changes of every series, grouped by what brought them, and triage them."""
 
 
-id_argument = click.argument("finding_id", metavar="ID", help="Finding's ID.")
+id_argument = click.argument("incident_id", metavar="ID", help="Incident's ID, or that of one of its changes.")
 
 
-@findings.command()
+@incidents.command()
 @db_option
 @click.option("--everything", is_flag=True, help="Scan all series again, not new runs alone.")
 def update(db: str, everything: bool) -> None:
-    """Bring the findings up to date with the runs."""
-    from compileboard.app.incidents.update import update_findings
+    """Bring the incidents up to date with the runs."""
+    from compileboard.app.incidents.update import update_incidents
 
-    done = update_findings(db, everything=everything)
+    done = update_incidents(db, everything=everything)
     _print_line(
-        f"{format_plural(done.run_count, 'run')} looked at, {format_plural(done.series_count, 'series', 'series')}: "
-        f"{format_plural(len(done.new_ids), 'new finding')}, {done.changed_count} changed, {done.removed_count} gone"
+        f"{format_plural(done.run_count, 'run')}, {format_plural(done.series_count, 'series', 'series')} scanned: "
+        f"{format_plural(len(done.new_ids), 'new incident')}, {done.changed_count} changed"
     )
 
 
-@findings.command("list")
+@incidents.command("list")
 @db_option
 @click.option("--suite", metavar="NAME", help="Only this suite.")
 @click.option("--model", metavar="NAME", help="Only this model.")
 @click.option("--state", type=Choice(STATES), help="Only this state.")
-@click.option("--handling", type=Choice(HANDLINGS), help="Only this status.")
-@click.option("--all", "everything", is_flag=True, help="List improvements, acknowledged and withdrawn ones too.")
-@click.option("--limit", type=int, default=50, metavar="N", help="Most findings to list. Default: 50.")
-def list_changes(
+@click.option("--status", type=Choice(STATUSES), help="Only this status.")
+@click.option("--all", "everything", is_flag=True, help="List improvements, ignored and withdrawn ones too.")
+@click.option("--limit", type=int, default=50, metavar="N", help="Most incidents to list. Default: 50.")
+def list_command(
     db: str,
     suite: str | None,
     model: str | None,
     state: str | None,
-    handling: str | None,
+    status: str | None,
     everything: bool,
     limit: int,
 ) -> int:
-    """List findings, those of the newest runs first."""
-    from compileboard.app.analysis.incidents.messages import describe_finding, describe_series
-    from compileboard.app.screens.fleet.incidents import build_change_list
+    """List incidents, those of the newest runs first."""
+    from compileboard.app.screens.fleet.incidents import list_incidents
 
     if not 1 <= limit <= 10_000:
         return fail(f"--limit is {limit}; expected 1 to 10000")
-    is_plain = not (everything or state or handling)
+    is_plain = not (everything or state or status)
     selection = IncidentFilter(
         suite=suite,
         model=model,
-        state=state or (None if everything else NOT_WITHDRAWN),
-        handling=handling or (None if everything else "open"),
+        state=state or (ACTIVE if is_plain else None),
+        status=status or (NOT_IGNORED if is_plain else None),
         direction="worse" if is_plain else None,
     )
     with closing(open_reader(db)) as reader:
-        listed = build_change_list(reader, selection, None, limit)
-    for change in listed.changes:
-        day, state_name = format_time(change.first_us)[:10], _name_state(change)
-        _print_line(f"{change.id}  {day}  {state_name:<10} {describe_finding(change)}")
-        sys.stdout.write(f"{'':18}{one_line(describe_series(change))}\n")
-    if not listed.changes:
-        _print_line("nothing got worse that nobody has taken up; --all lists all" if is_plain else "nothing found")
-    elif listed.next_cursor:
+        page = list_incidents(reader, selection, None, limit)
+    for incident in page.rows:
+        since = incident.first_bad.short_commit or format_time(incident.first_us)[:10]
+        owner = f" {incident.status} by {incident.owner}" if incident.owner else ""
+        _print_line(f"{incident.id}  {since:<10} {incident.state:<11} {incident.title}{owner}")
+        for metric in incident.headlines:
+            _print_line(f"{metric.label} {metric.values}{f' ({metric.size})' if metric.size else ''}", indent=18)
+    if not page.rows:
+        _print_line("no open incidents; --all lists all" if is_plain else "no incidents match")
+    elif page.next:
         _print_line(f"these are the newest {limit}; --limit lists more")
     return 0
 
 
-def _name_state(change: SeriesChange) -> str:
-    return "recovered" if change.recovered_run_id and change.state == "confirmed" else change.state
-
-
-@findings.command()
+@incidents.command()
 @id_argument
 @db_option
-def show(finding_id: str, db: str) -> int:
-    """Show one finding with what may have caused it."""
-    from compileboard.app.analysis.incidents.messages import (
-        describe_cause,
-        describe_commit_range,
-        describe_finding,
-        describe_series,
-        describe_state,
-        format_confidence,
-    )
+def show(incident_id: str, db: str) -> int:
+    """Show one incident with its likely cause and its changes."""
+    from compileboard.app.analysis.incidents.incident import list_checks
+    from compileboard.app.analysis.incidents.messages import ACTION_LABELS, describe_series_change, format_confidence
+    from compileboard.app.queries.dashboard.incidents import find_incident_of
     from compileboard.app.screens.fleet.incidents import build_incident_record
 
     with closing(open_reader(db)) as reader:
-        record = build_incident_record(reader, finding_id)
+        record = build_incident_record(reader, incident_id) or build_incident_record(
+            reader, find_incident_of(reader, incident_id) or ""
+        )
     if record is None:
-        return _no_such(finding_id)
-    change, comments = record.change, record.comments
-    for line in (
-        describe_finding(change),
-        describe_series(change),
-        describe_commit_range(change),
-        f"{change.state}: {describe_state(change)}; {change.handling}; {format_confidence(change)}",
-        *(f"environment: {fact['word']} {fact['before']} → {fact['now']}" for fact in change.evidence["environment"]),
-        *(
-            f"commit: {commit['hash'][:10]} {commit['author']}: {commit['subject']}"
-            for commit in change.evidence["commits"]["listed"]
-        ),
-        *(f"suspected cause: {describe_cause(cause)}" for cause in change.evidence["causes"]),
-        *(
-            f"{format_time(comment.time_us)[:16]} {comment.who}: "
-            + ": ".join(filter(None, (comment.action, comment.text)))
-            for comment in comments
-        ),
+        return _no_such(incident_id)
+    incident = record.incident
+    _print_line(incident.title)
+    _print_line(incident.measured_as)
+    owner = f", {incident.status} by {incident.owner}" if incident.owner else ""
+    reason = f": {incident.reason}" if incident.reason else ""
+    _print_line(f"{incident.state}{owner}{reason}")
+    for label, run in (
+        ("first bad", incident.first_bad),
+        ("last good", incident.last_good),
+        ("recovered", incident.recovered),
     ):
-        _print_line(line)
+        if run is not None:
+            _print_line(
+                f"{label}: {run.label}  {format_time(run.started_us)[:16]}  {run.subject or ''}  run {run.run_id}"
+            )
+    for part in incident.environment:
+        _print_line(f"environment: {part['word']} {part['before']} → {part['now']}")
+    for commit in (incident.commits or {}).get("listed") or ():
+        _print_line(f"commit: {commit['hash'][:7]} {commit['author']}: {commit['subject']}")
+    for cause in incident.causes:
+        _print_line(f"likely cause: {cause.text}{f' ({cause.reason})' if cause.reason else ''}")
+        for check in list_checks(cause):
+            _print_line(f"{'✓' if check.passed else '–'} {check.text}", indent=2)
+    if not incident.causes:
+        _print_line("no cause found; compare the runs before and after")
+    for change in record.changes:
+        _print_line(
+            f"change {change.id}: {describe_series_change(change)}; {change.state}, {format_confidence(change)}"
+        )
+    for comment in record.comments:
+        text = f": {comment.text}" if comment.text else ""
+        _print_line(f"{format_time(comment.time_us)[:16]} {comment.author} {ACTION_LABELS[comment.action]}{text}")
     return 0
 
 
 def _add_action(action: str, text: str) -> None:
-    @findings.command(action, help=text)
+    @incidents.command(action, help=text)
     @id_argument
     @db_option
-    @click.option("--who", "author", required=True, metavar="NAME", help="Author's name.")
-    @click.option("--text", metavar="TEXT", help="Comment; ignore and note need one.")
-    @click.option("--range", "whole_range", is_flag=True, help="Apply to all findings of the same commit range.")
-    def add_comment(finding_id: str, db: str, author: str, text: str | None, whole_range: bool) -> int:
+    @click.option("--author", required=True, metavar="NAME", help="Author's name.")
+    @click.option("--text", metavar="TEXT", help="Comment or reason; ignore and comment need one.")
+    def add_comment(incident_id: str, db: str, author: str, text: str | None) -> int:
         with closing(open_writer(db)) as writer:
             try:
-                saved = save_comment(writer, finding_id, action, author=author, text=text, whole_range=whole_range)
+                saved = save_comment(writer, incident_id, action, author=author, text=text)
                 if saved:
-                    record_action(writer, f"finding.{action}", finding_id, command_origin(), detail=f"by {author}")
+                    record_action(writer, f"incident.{action}", incident_id, command_origin(), detail=f"by {author}")
             except ValueError as error:
                 return fail(f"--{error}")
-        return 0 if saved else _no_such(finding_id)
+        return 0 if saved else _no_such(incident_id)
 
 
 for _action in ACTIONS:
     _add_action(_action, _ACTION_HELP[_action])
 
 
-def _no_such(finding_id: str) -> int:
-    return fail(f"there is no finding {finding_id[:80]!r}; `compileboard findings list --all` lists them")
+def _no_such(incident_id: str) -> int:
+    return fail(f"there is no incident {incident_id[:80]!r}; `compileboard incidents list --all` lists them")
 
 
-def _print_line(text: str) -> None:
-    sys.stdout.write(one_line(text) + "\n")
+def _print_line(text: str, indent: int = 0) -> None:
+    sys.stdout.write(" " * indent + one_line(text) + "\n")

@@ -27,7 +27,7 @@ SERVE_SETTINGS = {  # those that are options, by what they take
 }
 FOLLOW_NOTES = """\
 `serve` starts this by itself (--follow no leaves it out). Where nothing serves, run it beside the collectors, or
-from cron: `compileboard findings update` and `compileboard alerts send`.
+from cron: `compileboard incidents update` and `compileboard alerts send`.
 Exit codes: 0 stopped, 2 the database cannot be used.
 """
 
@@ -75,7 +75,7 @@ def migrate(db: str) -> None:
 @click.option("--alerts", metavar="FILE", help="File of alert rules. Default: none, nothing is sent.")
 @click.option("--while-stdin", is_flag=True, help="Stop when stdin is closed, as under `serve`.")
 def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
-    """Update findings whenever runs come in, and send due alerts, until interrupted."""
+    """Update incidents whenever runs come in, and send due alerts, until interrupted."""
     from compileboard.app import follow as follower
 
     open_reader(db).close()  # a database that cannot be used is said at once

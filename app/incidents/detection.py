@@ -1,4 +1,4 @@
-"""Changes detected in a series (steps, drift, an end), and which stored finding each of them is."""
+"""Changes detected in a series (steps, drift, failures, an end), and which stored change each of them is."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from compileboard.app.analysis.metrics import PASSES
 from compileboard.app.analysis.regression.change_points import ChangePoint, detect_change_points, may_have_change
 from compileboard.app.analysis.regression.drift import OF_MODEL, OF_SUITE, Drift, detect_drift, find_changes, is_stopped
 from compileboard.app.analysis.regression.noise import Ints, prepare
 from compileboard.app.incidents.series import MeasuredRuns, Series, SeriesKey, make_series_key
-from compileboard.app.queries.dashboard.incidents import SeriesChange
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
 from compileboard.collectors.contract.verdicts import COMPARED, SideValues, direct, judge_sides
 from compileboard.collectors.store.dashboard.series_changes import SERIES
 
@@ -45,7 +46,7 @@ class DetectedChange:
     low_run_id: str
     high_run_id: str
     recovered_run_id: str | None
-    confirming_run_id: str | None  # that still shows it after it could be found; None while it is suspected
+    confirming_run_id: str | None  # that still shows it after it could be found; None while it is unconfirmed
     before_count: int
     after_count: int
 
@@ -61,7 +62,7 @@ def needs_rescan(series: Series, stored: Sequence[SeriesChange], ranks: Mapping[
     The stored changes have to be settled: then only what came after the newest change of level can be new. A series
     that `is_cut` begins in its middle.
     """
-    if any(change.state == "suspected" for change in stored):
+    if any(change.state == "unconfirmed" for change in stored):
         return True
     cuts = [
         ranks[id_]
@@ -73,7 +74,7 @@ def needs_rescan(series: Series, stored: Sequence[SeriesChange], ranks: Mapping[
     start = next((index for index, run_id in enumerate(series.run_ids) if ranks[run_id] >= newest), 0)
     values = series.values[start:]
     finite = values[np.isfinite(values)]
-    if len(finite) >= _SETTLED_COUNT:
+    if len(finite) >= _SETTLED_COUNT and series.metric is not PASSES:
         if finite.min() == finite.max():
             return False
         clean = prepare(values, None if series.errors is None else series.errors[start:])
@@ -106,11 +107,52 @@ def detect(series: Series) -> list[DetectedChange]:
     finite = series.values[np.isfinite(series.values)]
     if len(finite) < 2 or np.all(finite == finite[0]):
         return []
+    if series.metric is PASSES:
+        return _detect_failures(series)
     level_changes = find_changes(series.values, series.errors)
     detected = [_from_change_point(series, step) for step in level_changes.steps if step.recovers is None]
     if level_changes.drift is not None:
         detected.append(_from_drift(series, level_changes.drift))
     return detected
+
+
+def _detect_failures(series: Series) -> list[DetectedChange]:
+    """Return each failure of a model that had passed, and its first pass after failures alone: both at once.
+
+    One passing run recovers a failure: whether a model compiles is no matter of noise.
+    """
+    known = [int(position) for position in np.flatnonzero(np.isfinite(series.values))]
+    changes: list[DetectedChange] = []
+    starts = [at for at in range(1, len(known)) if series.values[known[at]] != series.values[known[at - 1]]]
+    for number, start in enumerate(starts):
+        is_worse = series.values[known[start]] == 0
+        if not is_worse and number:
+            continue  # the recovery of the one before
+        end = starts[number + 1] if number + 1 < len(starts) else None
+        first = series.run_ids[known[start]]
+        changes.append(
+            DetectedChange(
+                subject=series.subject,
+                configuration=series.configuration,
+                branch=series.branch,
+                metric=series.metric.name,
+                kind="step",
+                direction="worse" if is_worse else "better",
+                before_value=1.0 if is_worse else 0.0,
+                after_value=0.0 if is_worse else 1.0,
+                relative=-1.0 if is_worse else None,
+                p_value=None,
+                before_run_id=series.run_ids[known[start - 1]],
+                first_run_id=first,
+                low_run_id=first,
+                high_run_id=first,
+                recovered_run_id=series.run_ids[known[end]] if end is not None and is_worse else None,
+                confirming_run_id=first,
+                before_count=start - (starts[number - 1] if number else 0),
+                after_count=(len(known) if end is None else end) - start,
+            )
+        )
+    return changes
 
 
 def detect_stopped(

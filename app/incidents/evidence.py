@@ -1,4 +1,4 @@
-"""What stands beside a finding: the runs next to it, what changed between them, and what may have caused it.
+"""What stands beside a change: the runs next to it, what changed between them, and what may have caused it.
 
 The suspected causes are what a comparison of the two runs shows of the same model, or of the whole suite.
 """
@@ -34,7 +34,7 @@ from compileboard.collectors.contract.categories import label_category
 
 MOST_CAUSES = 12
 MOST_COMMITS = 20
-_CACHED_SIDES, _CACHED_PAIRS = 16, 64  # findings of one run come together
+_CACHED_SIDES, _CACHED_PAIRS = 16, 64  # changes of one run come together
 _UNCHANGED = "unchanged"
 # A change for the worse is rather caused by what is new or came more often.
 _RANK = {"slower": -1, "faster": -1, "new": 0, "changed": 1, "more often": 2, "resolved": 3, "less often": 4}
@@ -52,13 +52,13 @@ class EvidenceCollector:
         self._runs = lru_cache(maxsize=10_000)(self._read_run)
 
     def gather(self, change: DetectedChange) -> dict[str, Any]:
-        """Return the evidence of one finding, as JSON has it."""
+        """Return the evidence of one change, as JSON has it."""
         after = self._runs(change.first_run_id)
         before = None if change.before_run_id is None else self._runs(change.before_run_id)
         compared = None if before is None or after is None else self._pair(before.id, after.id)
         return {
-            "before": _describe(before),
-            "after": _describe(after),
+            "before": describe_run(before),
+            "after": describe_run(after),
             "environment": _list_environment(before, after),
             "commits": self._list_commits(before, after),
             "causes": []
@@ -128,7 +128,8 @@ def _make(kind: str, word: str, label: str, before: object = None, after: object
     return {"kind": kind, "word": word, "label": label, "before": before, "after": after}
 
 
-def _describe(run: TrendRun | None) -> dict[str, Any] | None:
+def describe_run(run: TrendRun | None) -> dict[str, Any] | None:
+    """Return what an incident says of a run, None where it is gone."""
     if run is None:
         return None
     return {
@@ -205,7 +206,7 @@ def _list_cache(compared: Comparison) -> list[dict[str, Any]]:
 
 
 def _list_own(change: DetectedChange, compared: Comparison, listed_names: Set[str]) -> list[dict[str, Any]]:
-    """List what the numbers of the finding's own model, or the number of models, say beside it."""
+    """List what the numbers of the change's own model, or the number of models, say beside it."""
     if change.subject == "suite":
         before, after = (_count_models(change, side.entries) for side in (compared.base, compared.new))
         return [_make("setting", "changed", "models of the suite", before, after)] if before != after else []

@@ -11,7 +11,7 @@ from compileboard.app.queries.dashboard.incidents import get_detection, get_publ
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.series import SeriesRun, list_point_runs
 
-VERSION = 4  # of the detector: one more when it would find otherwise, then everything is looked at again
+VERSION = 5  # of the detector: one more when it would find otherwise, then everything is looked at again
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def find_pending_runs(reader: sqlite3.Connection, *, everything: bool = False) -
     if seen == {"pub": newest.pub, "waiting": []}:
         return PendingRuns((), (), needs_full_scan=False, cursor="")
     runs = list_point_runs(SqliteEngine(reader))
-    # Runs that were deleted may have made findings.
+    # Runs that were deleted may have made changes.
     needs_full_scan = seen is None or newest.removed_pub > seen["pub"]
     ended = [run for run in runs if run.state != "running"]
     if seen is not None and not needs_full_scan:

@@ -155,10 +155,12 @@ def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
     passes = _judge(points)
     wrong = {run_id for run_id, _status, accuracy in points.statuses if is_wrong_answer(accuracy)}
     for branch, chosen in order.split(row[1] for row in points.rows).items():
-        if len(chosen) < FEWEST_POINTS:
-            continue
         rows = [points.rows[index] for index in chosen]
         run_ids = [row[1] for row in rows]
+        judged = np.array([passes.get(run_id, np.nan) for run_id in run_ids])
+        series.append(Series("model", points.key, branch, PASSES, run_ids, judged))
+        if len(chosen) < FEWEST_POINTS:
+            continue
         numbers: Floats = np.array([row[2:] for row in rows], dtype=np.float64)
         errors = (numbers[:, 1] - numbers[:, 0]) / _INTERVAL_TO_ERROR
         columns = numbers[:, 2:]
@@ -171,8 +173,6 @@ def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
                 own = errors if metric.low and np.isfinite(errors).any() else None
                 others = speeds if metric.name in speeds else {}
                 series.append(Series("model", points.key, branch, metric, run_ids, values, own, others))
-        judged = np.array([passes.get(run_id, np.nan) for run_id in run_ids])
-        series.append(Series("model", points.key, branch, PASSES, run_ids, judged))
     return series
 
 

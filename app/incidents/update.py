@@ -1,15 +1,17 @@
-"""Bring the findings up to date with the runs: everything once, then what new runs touch."""
+"""Bring the incidents up to date with the runs: everything once, then what new runs touch."""
 
 from __future__ import annotations
 
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from compileboard.app.incidents.assembly import AssembledIncidents, IncidentAssembler
 from compileboard.app.incidents.detection import DetectedChange, detect, detect_stopped, key_of, match, needs_rescan
 from compileboard.app.incidents.evidence import EvidenceCollector
 from compileboard.app.incidents.pending import VERSION, PendingRuns, find_pending_runs
@@ -25,14 +27,15 @@ from compileboard.app.incidents.series import (
     read_run_series,
     read_suite_series,
 )
-from compileboard.app.queries.dashboard.incidents import SeriesChange, load_findings
+from compileboard.app.queries.dashboard.incidents import list_commented_ids, load_incidents
+from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.series import list_names_of, list_series_of, list_suites_of
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.series_changes import FOUND, save_findings
+from compileboard.collectors.store.dashboard.series_changes import DETECTED, DetectedRows, save_detected
 
 _TAIL_RUNS = 80  # of a branch, in which changes are looked for; a series that has one there is scanned whole
-_WITHOUT_EVIDENCE = tuple(name for name in FOUND if name not in ("evidence", "confirmed_us"))
+_WITHOUT_EVIDENCE = tuple(name for name in DETECTED if name not in ("evidence", "confirmed_us"))
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class UpdateReport:
 
     run_count: int  # that were new
     series_count: int  # series that were scanned
-    new_ids: tuple[str, ...]
+    new_ids: tuple[str, ...]  # of incidents
     changed_count: int
     removed_count: int
 
@@ -52,41 +55,101 @@ class _Changes:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     removed_ids: list[str] = field(default_factory=list)
-    new_ids: list[str] = field(default_factory=list)
     series_count: int = 0
 
 
-def update_findings(
+def update_incidents(
     path: str | os.PathLike[str], *, everything: bool = False, now_us: int | None = None
 ) -> UpdateReport:
-    """Scan the series of new runs, or all series, and store what is detected.
+    """Scan the series of new runs, or all series, and store what is detected and the incidents that it makes.
 
     Raises: StoreError if the database cannot be used.
     """
+    now_us = time.time_ns() // 1000 if now_us is None else now_us
     with closing(open_reader(path)) as reader:
         pending = find_pending_runs(reader, everything=everything)
         if not pending.needs_full_scan and not pending.run_ids:
             return UpdateReport(0, 0, (), 0, 0)
-        changes = SeriesScanner(reader, pending).scan(load_findings(reader))
+        stored = load_changes(reader)
+        order = RunOrder(pending.runs, rank_runs(SqliteEngine(reader), pending.runs))
+        changes = SeriesScanner(reader, pending, order).scan(stored)
+        detected, assembled = _assemble(reader, pending, order, stored, changes, now_us)
     with closing(open_writer(path)) as writer:
-        save_findings(writer, changes.rows, changes.removed_ids, seen=pending.cursor, version=VERSION, now_us=now_us)
-    new_ids = tuple(changes.new_ids)
+        save_detected(writer, detected, seen=pending.cursor, version=VERSION, now_us=now_us)
+    new_ids = tuple(row["id"] for row in assembled.rows if row["id"] in assembled.new_ids)
     return UpdateReport(
-        len(pending.run_ids), changes.series_count, new_ids, len(changes.rows) - len(new_ids), len(changes.removed_ids)
+        len(pending.run_ids),
+        changes.series_count,
+        new_ids,
+        len(assembled.rows) - len(new_ids),
+        len(detected.dropped_ids),
     )
+
+
+def _assemble(
+    reader: sqlite3.Connection,
+    pending: PendingRuns,
+    order: RunOrder,
+    stored: Sequence[SeriesChange],
+    changes: _Changes,
+    now_us: int,
+) -> tuple[DetectedRows, AssembledIncidents]:
+    """Return what is to be written: of the changes, and of the incidents of each branch and suite that they are of."""
+    commented_ids, incidents = list_commented_ids(reader), load_incidents(reader)
+    by_id = {change.id: change for change in stored}
+    removed = [by_id[id_] for id_ in changes.removed_ids]
+    dropped = {
+        change.id for change in removed if change.confirmed_us is None and change.incident_id not in commented_ids
+    }
+    withdrawn = [change for change in removed if change.id not in dropped]
+    current = by_id | {change.id: replace(change, state="withdrawn") for change in withdrawn}
+    for row in changes.rows:
+        current[row["id"]] = _read_row(row, by_id.get(row["id"]), now_us)
+    for change_id in dropped:
+        del current[change_id]
+    changed_ids = {row["id"] for row in changes.rows} | set(changes.removed_ids)
+    touched = current.values() if pending.needs_full_scan else [current.get(id_, by_id.get(id_)) for id_ in changed_ids]
+    partitions = {(change.suite, change.branch) for change in touched if change is not None}
+    assembled = IncidentAssembler(reader, order.ranks).assemble(
+        current.values(), incidents, changed_ids, commented_ids, partitions
+    )
+    rows = [row | {"evidence": _write_json(row["evidence"])} for row in changes.rows]
+    detected = DetectedRows(
+        rows,
+        [change.id for change in withdrawn],
+        sorted(dropped),
+        assembled.rows,
+        assembled.members,
+        assembled.moves,
+        assembled.removed_ids,
+    )
+    return detected, assembled
+
+
+def _read_row(row: Mapping[str, Any], before: SeriesChange | None, now_us: int) -> SeriesChange:
+    """Return a change as it will be stored."""
+    own = {"found_us": now_us, "noticed_us": None, "incident_id": None}
+    if before is not None:
+        own = {name: getattr(before, name) for name in own}
+    return SeriesChange(**{**own, **row, "dynamic": bool(row["dynamic"]), "changed_us": now_us})
+
+
+def _write_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class SeriesScanner:
     """Series to rescan because new runs touched them."""
 
-    def __init__(self, reader: sqlite3.Connection, pending: PendingRuns) -> None:
+    def __init__(self, reader: sqlite3.Connection, pending: PendingRuns, order: RunOrder) -> None:
         self._reader = reader
         self._engine = SqliteEngine(reader)
         self._pending = pending
+        self._order = order
 
     def scan(self, stored: Sequence[SeriesChange]) -> _Changes:
         """Detect the changes, and return what is to be written."""
-        order = RunOrder(self._pending.runs, rank_runs(self._engine, self._pending.runs))
+        order = self._order
         stored_by_key: dict[SeriesKey, list[SeriesChange]] = {}
         for change in stored:
             stored_by_key.setdefault(key_of(change), []).append(change)
@@ -179,10 +242,8 @@ def _save(
 ) -> None:
     """Note what is to be written of one series."""
     matched, lost = match(detected, stored, order.ranks)
-    for finding_id, change, before in matched:
-        row = _make_row(finding_id, change, before, order)
-        if before is None:
-            changes.new_ids.append(finding_id)
+    for change_id, change, before in matched:
+        row = _make_row(change_id, change, before, order)
         same_runs = before is not None and (before.before_run_id, before.first_run_id) == (
             change.before_run_id,
             change.first_run_id,
@@ -191,7 +252,7 @@ def _save(
             continue
         points = {"points": {"before": change.before_count, "after": change.after_count}}
         facts = before.evidence | points if before is not None and same_runs else evidence.gather(change)
-        changes.rows.append(row | {"evidence": json.dumps(facts, ensure_ascii=False, separators=(",", ":"))})
+        changes.rows.append(row | {"evidence": facts})
     for stored_change in lost:
         back = [run_id for run_id in measured_ids if order.ranks[run_id] > order.ranks[stored_change.first_run_id]]
         if stored_change.kind != "vanished" or not back:
@@ -200,7 +261,7 @@ def _save(
             changes.rows.append(_copy_row(stored_change) | {"recovered_run_id": back[0]})
 
 
-def _make_row(finding_id: str, change: DetectedChange, before: SeriesChange | None, order: RunOrder) -> dict[str, Any]:
+def _make_row(change_id: str, change: DetectedChange, before: SeriesChange | None, order: RunOrder) -> dict[str, Any]:
     names = ("kind", "subject", "branch", "metric", "direction", "before_value", "after_value", "relative", "p_value")
     runs = ("before_run_id", "first_run_id", "low_run_id", "high_run_id", "recovered_run_id")
     confirmed = None if change.confirming_run_id is None else order.runs[change.confirming_run_id].started_us
@@ -208,12 +269,13 @@ def _make_row(finding_id: str, change: DetectedChange, before: SeriesChange | No
     return {
         **{name: getattr(change, name) for name in (*names, *runs)},
         **change.configuration,
-        "id": finding_id,
-        "state": "confirmed" if is_confirmed else "suspected",
+        "id": change_id,
+        "state": "confirmed" if is_confirmed else "unconfirmed",
         "first_us": order.runs[change.first_run_id].started_us,
         "confirmed_us": confirmed,
     }
 
 
 def _copy_row(change: SeriesChange) -> dict[str, Any]:
-    return asdict(change) | {"evidence": json.dumps(change.evidence, ensure_ascii=False, separators=(",", ":"))}
+    others = ("found_us", "noticed_us", "changed_us", "incident_id")
+    return {name: value for name, value in vars(change).items() if name not in others}

@@ -19,7 +19,7 @@ from compileboard.app.api.fleet import graph_breaks as distinct_breaks
 from compileboard.app.api.fleet import recompiles as recompile_causes
 from compileboard.app.api.fleet.checks import list_baselines
 from compileboard.app.api.fleet.comparison import SidesQuery
-from compileboard.app.api.fleet.incidents import get_finding, list_findings
+from compileboard.app.api.fleet.incidents import get_incident, list_incidents
 from compileboard.app.api.fleet.models import list_newest, list_results
 from compileboard.app.api.fleet.overview import OverviewScope
 from compileboard.app.api.fleet.trends import SetSummaryJson, TrendQuery, build_asked_trend, get_summary
@@ -37,7 +37,7 @@ from compileboard.app.charts.guards import chart_kinds as chart_guards
 from compileboard.app.charts.ranks import chart_ranks
 from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.format import format_count, format_duration, format_time
-from compileboard.app.notebook.drawings import BoardComparison, BoardFinding, BoardModel, BoardReason, BoardTrend, draw
+from compileboard.app.notebook.drawings import BoardComparison, BoardIncident, BoardModel, BoardReason, BoardTrend, draw
 from compileboard.app.notebook.frames import MOST_ROWS, FrameMethod, find_run_id, read_given, write_text
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.queries.fleet.reasons import get_reason_trends
@@ -74,7 +74,7 @@ class Board:
     recompiles = FrameMethod(recompile_causes.list_recompiles)
     recompile_events = FrameMethod(of_run.list_recompiles, counts=["recompile_count"])
     failures = FrameMethod(of_run.list_failures, counts=["failure_count", "runtime_failure_count"])
-    findings = FrameMethod(list_findings)
+    incidents = FrameMethod(list_incidents)
     summaries = FrameMethod(get_summary, part="summaries", row=SetSummaryJson)
     baselines = FrameMethod(list_baselines)
 
@@ -165,16 +165,16 @@ class Board:
         with self.reading() as reader:
             return BoardModel(build_model(reader, get_engine(), name, query, query.pop("run", None)))
 
-    def finding(self, finding_id: str) -> BoardFinding:
-        """Return one finding.
+    def incident(self, incident_id: str) -> BoardIncident:
+        """Return one incident.
 
         Raises: LookupError if there is none.
         """
         with self.reading() as reader:
-            detail = get_finding(write_text(finding_id))
+            detail = get_incident(write_text(incident_id))
             screen = build_incident(reader, get_engine(), detail.id, get_clock())
             assert screen is not None
-            return BoardFinding(screen, detail)
+            return BoardIncident(screen, detail)
 
     def graph_break(self, distinct_id: str) -> BoardReason:
         """Return one distinct graph break by its `id`.

@@ -1,4 +1,4 @@
-"""What is both a frame and a figure: a trend, a comparison, a model's history, a finding."""
+"""What is both a frame and a figure: a trend, a comparison, a model's history, an incident."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from compileboard.app.api.fleet.comparison import (
     NamedSeries,
 )
 from compileboard.app.api.fleet.graph_breaks import DistinctBreakDetail
-from compileboard.app.api.fleet.incidents import FindingDetailJson
+from compileboard.app.api.fleet.incidents import IncidentDetailJson, SeriesChangeJson
 from compileboard.app.api.fleet.recompiles import CauseDetail
 from compileboard.app.api.fleet.trends import TrendPointJson, TrendSeriesJson, make_trend
 from compileboard.app.charts.base import Chart
@@ -34,7 +34,7 @@ from compileboard.app.charts.models import chart_history
 from compileboard.app.charts.repeats import chart_repeats
 from compileboard.app.charts.trends import chart_metric, share_runs
 from compileboard.app.notebook.columns import list_columns, make_frame
-from compileboard.app.queries.dashboard.incidents import SeriesChange
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
 from compileboard.app.queries.fleet.reasons import HistoryPoint
 from compileboard.app.screens.fleet.comparison import ComparisonScreen
 from compileboard.app.screens.fleet.incidents import IncidentScreen
@@ -75,7 +75,7 @@ class BoardTrend:
         return make_frame(columns, [line | point for line, point in series])
 
     def figure(self) -> Any:
-        """Return the chart of the trends page with its findings, a line for each configuration."""
+        """Return the chart of the trends page with its changes, a line for each configuration."""
         series, axis = self.screen.series, self.screen.axis
         if not series:
             raise NothingToDraw("No run has a value of this metric with these filters.")
@@ -197,22 +197,26 @@ def _read_point(point: Point) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, repr=False)
-class BoardFinding:
-    """One finding with all that is known of it."""
+class BoardIncident:
+    """One incident with all that is known of it."""
 
     screen: IncidentScreen
-    detail: FindingDetailJson
+    detail: IncidentDetailJson
 
     def figure(self) -> Any:
-        """Return the chart of the finding's page: its series around the change."""
+        """Return the chart of the incident's page: the series that it is named after."""
         series = self.screen.series
         if series is None:
             raise NothingToDraw("No run of this series is left.")
-        chart = chart_incident(self.screen.record.change, series.metric, series.line, series.axis, series.levels)
+        chart = chart_incident(series.change, series.metric, series.line, series.axis, series.levels)
         return make_figure(chart, share_runs(series.axis, links=False))
 
+    def frame(self) -> pd.DataFrame:
+        """Return its changes, a row each."""
+        return make_frame(list_columns(SeriesChangeJson), self.detail.changes)
+
     def __repr__(self) -> str:
-        return f"<finding {self.detail.id}: {self.detail.sentence}>"
+        return f"<incident {self.detail.id}: {self.detail.title}>"
 
 
 @dataclass(frozen=True, repr=False)

@@ -22,5 +22,6 @@ SUITE_TABLES = (
     "recompile_causes",
     "environment",
     "commits",
-    "findings",
+    "incidents",
+    "changes",
 )

@@ -66,7 +66,7 @@ def next_step(report: Report) -> str:
             "it, or name the rules that are wanted (--rule)."
         )
     if all(failure.rule == incidents.RULE.name for failure in report.failures):
-        return "Mend what got worse, or acknowledge the finding, or ignore it with a reason, at /findings/ID."
+        return "Mend what got worse, or acknowledge the incident, or ignore it with a reason, at /incidents/ID."
     if report.baseline is None:
         return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."
     kind, _space, name = report.baseline.partition(" ")

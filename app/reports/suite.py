@@ -14,7 +14,7 @@ from compileboard.app.analysis.comparison.model import Comparison
 from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
 from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, TableSelection, choose
 from compileboard.app.analysis.incidents import messages
-from compileboard.app.analysis.incidents.messages import DIRECTION_WORDS, describe_finding, describe_state
+from compileboard.app.analysis.incidents.messages import INCIDENT_LABELS
 from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric
 from compileboard.app.analysis.models.summaries import format_number
 from compileboard.app.analysis.trends.lines import TrendLine, build_suite_line
@@ -125,7 +125,7 @@ def list_moved(comparison: Comparison) -> list[tuple[str, TableSelection]]:
 
 def render_markdown(suite: SuiteScreen, written_us: int) -> str:
     """Write a suite over a period as Markdown that GitHub shows as it should."""
-    parts = [_head(suite), _headlines(suite), _findings(suite), _failures(suite)]
+    parts = [_head(suite), _headlines(suite), _incidents(suite), _failures(suite)]
     compared = suite.comparison
     if compared:
         parts += [model_lines(compared), metric_lines(compared), left_out_lines(compared)]
@@ -188,19 +188,19 @@ def _cut(rows: Sequence[object], kind: str) -> str:
     return f" (the first {most} of {len(rows)})" if len(rows) > most else ""
 
 
-def _findings(suite: SuiteScreen) -> list[str]:
-    if not suite.findings:
+def _incidents(suite: SuiteScreen) -> list[str]:
+    if not suite.incidents:
         return []
     rows = [
         [
-            DIRECTION_WORDS.get(finding.direction, (finding.direction, ""))[0],
-            prose(describe_finding(finding), 300),
-            f"{finding.state}, {finding.handling}; {prose(describe_state(finding))}",
-            format_time(finding.first_us)[:16],
+            prose(incident.title, 300),
+            INCIDENT_LABELS[incident.state][0] + (f", {incident.status} by {incident.owner}" if incident.owner else ""),
+            f"{code(incident.first_bad.short_commit)} " * bool(incident.first_bad.short_commit)
+            + format_time(incident.first_us)[:16],
         ]
-        for finding in suite.findings[: REPORT_ROWS["findings"]]
+        for incident in suite.incidents[: REPORT_ROWS["incidents"]]
     ]
-    return [f"### Findings{_cut(suite.findings, 'findings')}", "", *table(("What", "Finding", "State", "Since"), rows)]
+    return [f"### Incidents{_cut(suite.incidents, 'incidents')}", "", *table(("Incident", "State", "Since"), rows)]
 
 
 def _failures(suite: SuiteScreen) -> list[str]:

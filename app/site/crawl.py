@@ -148,7 +148,7 @@ _LISTS = (
     ("overview", "/overview", "sums over all runs, as the overview has them"),
     ("runs", "/runs?limit=1000", "the newest runs, up to 1000"),
     ("models", "/models?limit=1000", "the newest result of each model, up to 1000"),
-    ("findings", "/findings?limit=1000", "regressions and what else was found, up to 1000"),
+    ("incidents", "/incidents?state=any&status=any&limit=1000", "incidents with their changes, up to 1000"),
     ("graph_breaks", "/graph_breaks?limit=1000", "distinct graph breaks, up to 1000"),
     ("recompiles", "/recompiles?limit=1000", "causes of recompiles, up to 1000"),
 )

@@ -37,7 +37,7 @@ _ALL_SOURCE = frozenset(("stacks.show",))
 # What an address may ask for; a page that is not here may ask for the last.
 _KEYS: dict[str, frozenset[str]] = {
     "overview.index": frozenset(FILTERS),
-    "findings.index": frozenset(("suite", "cursor", "state", "handling", "direction", "recovered")),
+    "incidents.index": frozenset(("suite", "cursor", "state", "status", "direction")),
     "runs.index": frozenset(("suite", "cursor")),
     "run.show": frozenset(("tab", "view", "cursor")),
     "models.index": frozenset(("suite", "cursor")),
@@ -67,8 +67,8 @@ _WORDS = {
     "models.show_run": "results of runs",
     "models.show": "model pages",
     "compile.show": "compiles",
-    "findings.show": "findings",
-    "findings.index": "lists of findings",
+    "incidents.show": "incidents",
+    "incidents.index": "lists of incidents",
     "graph_breaks.show": "graph breaks",
     "recompiles.show": "causes of recompiles",
     "compare.index": "comparisons",

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from flask import Flask, current_app, g, request, url_for
 
-from compileboard.app.analysis.incidents.groups import group_incidents
 from compileboard.app.db import get_reader
-from compileboard.app.queries.dashboard.incidents import IncidentFilter, list_findings
+from compileboard.app.queries.dashboard.incidents import count_incidents
 from compileboard.collectors.store.errors import StoreError
 
 # Label, and the pages below it: (label, endpoint).
 ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Overview", (("Overview", "overview.index"),)),
-    ("Incidents", (("Incidents", "findings.index"), ("Alerts", "alerts.index"))),
+    ("Incidents", (("Incidents", "incidents.index"), ("Alerts", "alerts.index"))),
     (
         "Runs",
         (
@@ -29,7 +28,6 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Breaks & recompiles", (("Graph breaks", "graph_breaks.index"), ("Recompiles", "recompiles.index"))),
 )
 LOCAL_PAGES = frozenset(("imports.index", "activity.index"))  # of the dashboard alone: a static site has none
-MOST_COUNTED = 60  # changes that open incidents are grouped from
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,7 @@ def count_open_incidents() -> int | None:
     if "reader" not in g:
         return None
     try:
-        selected = IncidentFilter(state="confirmed", handling="open", direction="worse", recovered=False)
-        return len(group_incidents(list_findings(get_reader(), selected, limit=MOST_COUNTED).rows, ()))
+        return count_incidents(get_reader()).open_count
     except (sqlite3.Error, StoreError):
         return None
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.common import Row, print_table, scratch_folder
 from benchmarks.store.result_history import record_days
-from compileboard.app.incidents.update import UpdateReport, update_findings
+from compileboard.app.incidents.update import UpdateReport, update_incidents
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 
@@ -26,12 +26,12 @@ REPEATS = 5
 def measure_update(database: Path, *, everything: bool = False) -> tuple[float, float, UpdateReport]:
     """Return wall seconds, CPU seconds and what an update did."""
     wall, cpu = time.perf_counter(), time.process_time()
-    done = update_findings(database, everything=everything)
+    done = update_incidents(database, everything=everything)
     return time.perf_counter() - wall, time.process_time() - cpu, done
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Make the history, bring findings up to date, and print a table."""
+    """Make the history, bring incidents up to date, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.regression.incident_scan", description=__doc__)
     parser.add_argument("--days", type=int, default=400)
     parser.add_argument("--models", type=int, default=200)
@@ -49,11 +49,11 @@ def main(argv: list[str] | None = None) -> int:
             grown = [measure_update(database) for _run_id in days]
     what = f"{first[2].series_count} series × {arguments.days - REPEATS} runs"
     rows = [
-        _row(f"{what}, the first time: {len(first[2].new_ids)} findings with their evidence", [first], ""),
+        _row(f"{what}, the first time: {len(first[2].new_ids)} incidents with their evidence", [first], ""),
         _row(f"{what}, again", again, "≤ 20 s"),
         _row("one new run of all models", grown, "≤ 1 s"),
     ]
-    print_table("Findings brought up to date", rows, headings=("what", "wall", "CPU", "", "reach"))
+    print_table("Incidents brought up to date", rows, headings=("what", "wall", "CPU", "", "reach"))
     return 0
 
 

@@ -26,7 +26,7 @@ BATCH = 5_000  # a transaction: a recorder beside us waits for no more than this
 def commits(db: str, repository: str, branch: str) -> None:
     """Add the history of a git clone at hand to the database, along first parents: hash, time, author's name, subject.
 
-    Trends then order its commits by ancestry, and a finding names the commits in its range. `run`, `bench` and code
+    Trends then order its commits by ancestry, and an incident names the commits in its range. `run`, `bench` and code
     tell the newest 300 commits by themselves; this is for imported results, which name a commit alone, and for gaps.
     Calling it again adds only what is new.
     """

@@ -14,7 +14,7 @@ from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
 from tests.tools.waiting import expect_count
 from tests.unit.app.benched import bench_suite
-from tests.unit.app.series_changes import keep, keep_one_of_each, make_finding
+from tests.unit.app.series_changes import keep, keep_one_of_each, make_change
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -30,7 +30,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with closing(open_writer(path)) as store:
         bench_suite(store)
         keep_one_of_each(store)
-        keep(store, *[make_finding(id=f"m{n:02}", model=f"model_{n}", relative=-n / 100) for n in range(20)])
+        keep(store, *[make_change(id=f"m{n:02}", model=f"model_{n}", relative=-n / 100) for n in range(20)])
         checkpoint(store)
     with serving(path) as server:
         yield server.address

@@ -104,7 +104,7 @@ def test_commands_find_ours_and_the_program_theirs(project: Workplace) -> None:
         done = ours(project, collect, *words, *database)
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     export = ("export", "--run", run, "--format", "html", "--output", "r.html")
-    for words in (export, ("check", "--rule", "speedup"), ("findings",), ("baseline", "list"), ("activity",)):
+    for words in (export, ("check", "--rule", "speedup"), ("incidents",), ("baseline", "list"), ("activity",)):
         assert "Traceback" not in ours(project, "compileboard", *words, *database).stderr
     assert (project.folder / "r.html").stat().st_size > 1000
 

@@ -11,7 +11,7 @@ from compileboard.app.analysis.incidents.messages import find_metric_of
 from compileboard.app.analysis.metrics import PASSES
 from compileboard.app.analysis.models.labels import describe_status
 from compileboard.app.analysis.trends.lines import Axis, TrendLine, TrendPoint, build_model_lines, build_suite_line
-from compileboard.app.queries.dashboard.incidents import SeriesChange
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
 from compileboard.app.queries.fleet.trends import StoredSummary, TrendRun
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import HUD_PASSING

@@ -1,143 +1,213 @@
-"""Findings by where they came: two hundred models may change with one driver update."""
+"""Series changes that came in with one change of code or machine are one incident.
+
+Changes of one branch and suite join when the runs between which each came overlap, transitively, and they share a
+model, or a cause that is new in both. Two things differ from what only overlapping ranges would give:
+
+- a gradual change spans many runs and joins gradual ones alone: it would chain every step of half a year;
+- changes of several models between the same two runs join where none has a cause of its own, as after a new driver.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from compileboard.app.analysis.incidents.messages import describe_commit_range
-from compileboard.app.format import format_plural
-from compileboard.app.queries.dashboard.incidents import DIRECTIONS, RangeCount, SeriesChange
-from compileboard.collectors.store.dashboard.series_changes import SERIES
+from compileboard.app.queries.dashboard.incidents import StoredIncident
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
+from compileboard.collectors.store.dashboard.incidents import IncidentMove
+from compileboard.collectors.store.rollups.summaries import SET
 
-SHOWN = 12  # rows of a group; the others are folded
-_AUTHORS = 5
-_ORDER = {direction: position for position, direction in enumerate(DIRECTIONS)}
-# What says most of what happened, first; the rest mostly follows from it.
-_TELLING = (
-    "passes",
-    "pass_ratio",
-    "speedup",
-    "geomean_speedup",
-    "graph_breaks",
-    "graph_breaks_per_model",
-    "graph_break_count",
-    "recompiles",
-    "recompiles_per_model",
-    "recompile_count",
-    "recompile_limit_count",
-    "compilation_latency_s",
-    "compile_s",
-    "abs_latency_ms",
-    "compression_ratio",
-    "dynamo_peak_mem_gb",
-)
+# A model's metric that moves a suite's.
+_MOVED_BY = {
+    "geomean_speedup": "speedup",
+    "graph_breaks_per_model": "graph_breaks",
+    "recompiles_per_model": "recompiles",
+    "pass_ratio": "passes",
+}
+_NEW = ("new", "more often", "changed")
 
 
-@dataclass(frozen=True)
-class HeadlineChange:
-    """The most telling change of one series in a range, and its other metrics that moved with it."""
+class RunSpan(NamedTuple):
+    """The ranks between which a change came: after `start`, up to and with `end`."""
 
-    finding: SeriesChange
-    others: Sequence[SeriesChange]
+    start: int
+    end: int
 
-
-def pick_headline_changes(findings: Iterable[SeriesChange]) -> list[HeadlineChange]:
-    """Group findings of one series, range, state and handling, the worst first."""
-    together: dict[tuple[Any, ...], list[SeriesChange]] = {}
-    for finding in findings:
-        key = (
-            finding.subject,
-            *(getattr(finding, name) for name in SERIES),
-            finding.branch,
-            finding.before_run_id,
-            finding.first_run_id,
-        )
-        together.setdefault((*key, finding.state, finding.handling, finding.recovered_run_id is None), []).append(
-            finding
-        )
-    groups = [sorted(group, key=_rank) for group in together.values()]
-    return [HeadlineChange(group[0], group[1:]) for group in sorted(groups, key=lambda group: _rank(group[0]))]
+    def overlaps(self, other: RunSpan) -> bool:
+        """Return True if one run may have brought both."""
+        return max(self.start, other.start) < min(self.end, other.end)
 
 
-def _rank(change: SeriesChange) -> tuple[Any, ...]:
-    telling = _TELLING.index(change.metric) if change.metric in _TELLING else len(_TELLING)
-    return (
-        _ORDER.get(change.direction, 9),
-        telling,
-        -abs(change.relative or 0),
-        change.model,
-        change.metric,
-        change.id,
-    )
+class _Groups:
+    """Disjoint sets of positions."""
+
+    def __init__(self, count: int) -> None:
+        self._parents = list(range(count))
+
+    def find(self, position: int) -> int:
+        while self._parents[position] != position:
+            self._parents[position] = self._parents[self._parents[position]]
+            position = self._parents[position]
+        return position
+
+    def join(self, first: int, second: int) -> None:
+        self._parents[self.find(second)] = self.find(first)
 
 
-@dataclass(frozen=True)
-class Incident:
-    """The findings of one page in one range of commits or runs; the worst come first.
+def group_changes(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> list[list[SeriesChange]]:
+    """Group changes of one branch and suite, in the order of their first members.
 
-    `counts` are of the whole range, as (direction, count).
+    A change that was withdrawn, or whose first run was deleted, stays with the incident that it was in.
     """
-
-    title: str
-    authors: Sequence[str]
-    commits: Sequence[Mapping[str, Any]]
-    environment: Sequence[Mapping[str, Any]]
-    counts: Sequence[tuple[str, int]]
-    findings: Sequence[SeriesChange]
-
-    @cached_property
-    def leads(self) -> Sequence[HeadlineChange]:
-        """Return the rows: a series each."""
-        return pick_headline_changes(self.findings)
-
-    @property
-    def count(self) -> int:
-        """Return how many findings the whole range has."""
-        return sum(number for _direction, number in self.counts)
-
-    @property
-    def author_names(self) -> str:
-        """Name whom it concerns: the authors of the commits between."""
-        more = len(self.authors) - _AUTHORS
-        return ", ".join(self.authors[:_AUTHORS]) + (f" and {format_plural(more, 'other')}" if more > 0 else "")
+    groups = _Groups(len(changes))
+    spans = [None if change.state == "withdrawn" else find_span(change, ranks) for change in changes]
+    keyed: dict[Hashable, list[int]] = {}
+    for position, change in enumerate(changes):
+        if spans[position] is not None and change.subject != "suite":
+            for key in _list_keys(change):
+                keyed.setdefault(key, []).append(position)
+    for positions in keyed.values():
+        _join_overlapping(groups, positions, spans)
+    _attach_suites(groups, changes, spans)
+    _join_withdrawn(groups, changes, spans)
+    members: dict[int, list[SeriesChange]] = {}
+    for position, change in enumerate(changes):
+        members.setdefault(groups.find(position), []).append(change)
+    return list(members.values())
 
 
-def group_incidents(findings: Iterable[SeriesChange], counted: Iterable[RangeCount]) -> list[Incident]:
-    """Group findings by the range that they came in, in the order of their first rows."""
-    groups: dict[tuple[str, str], list[SeriesChange]] = {}
-    keys: dict[tuple[str | None, str], tuple[str, str]] = {}  # of a pair of runs: its range
-    for finding in findings:
-        key = keys.setdefault((finding.before_run_id, finding.first_run_id), _key(finding))
-        groups.setdefault(key, []).append(finding)
-    counts: dict[tuple[str, str], dict[str, int]] = {}
-    for row in counted:
-        range_key = keys.get((row.before_run_id, row.first_run_id))
-        if range_key is not None:
-            of = counts.setdefault(range_key, {})
-            of[row.direction] = of.get(row.direction, 0) + row.finding_count
-    return [_make(members, counts.get(key, {})) for key, members in groups.items()]
+def find_span(change: SeriesChange, ranks: Mapping[str, int]) -> RunSpan | None:
+    """Return the ranks between which a change came, None where its first run was deleted."""
+    first = ranks.get(change.first_run_id)
+    if first is None:
+        return None
+    start = ranks.get(change.before_run_id or "", ranks.get(change.low_run_id or "", first) - 1)
+    return RunSpan(min(start, first - 1), max(ranks.get(change.high_run_id or "", first), first))
 
 
-def _key(change: SeriesChange) -> tuple[str, str]:
-    """Name a range by its commits, or by its runs where those are not known or the same."""
-    before, after = ((change.evidence.get(side) or {}).get("commit") for side in ("before", "after"))
-    if before and after and before != after:
-        return str(before), str(after)
-    return change.before_run_id or "", change.first_run_id
+def list_cause_keys(change: SeriesChange) -> list[Hashable]:
+    """List what may have caused a change, as keys that are the same in the evidence of others."""
+    keys: list[Hashable] = []
+    for cause in change.evidence.get("causes") or ():
+        identity = cause.get("break_id") or cause.get("cause_id")
+        if identity and cause["word"] in _NEW:
+            keys.append(("cause", identity))
+        elif cause["kind"] == "setting":
+            keys.append(("setting", cause["label"], str(cause.get("before")), str(cause.get("after"))))
+    for part in change.evidence.get("environment") or ():
+        keys.append(("environment", part.get("word"), part.get("before"), part.get("now")))
+    return keys
 
 
-def _make(members: list[SeriesChange], counts: Mapping[str, int]) -> Incident:
-    first = members[0]
-    title = describe_commit_range(first)
-    listed = list((first.evidence.get("commits") or {}).get("listed") or ())
-    return Incident(
-        title[:1].upper() + title[1:],
-        list(dict.fromkeys(str(commit["author"]) for commit in listed if commit.get("author"))),
-        listed,
-        list(first.evidence.get("environment") or ()),
-        [(direction, counts[direction]) for direction in DIRECTIONS if counts.get(direction)],
-        sorted(members, key=_rank),
-    )
+def _list_keys(change: SeriesChange) -> list[Hashable]:
+    """List what a change has to share with another, beside the time, to be of one incident."""
+    if change.kind == "drift":
+        return [("gradual", change.subject, change.model)]
+    causes = list_cause_keys(change)
+    same_runs = ("runs", change.before_run_id, change.first_run_id, change.high_run_id)
+    return [("model", change.subject, change.model), *(causes or [same_runs])]
+
+
+def _join_overlapping(groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]) -> None:
+    newest: tuple[int, int] | None = None  # the largest end so far, and whose
+    for span, position in sorted((span, position) for position in positions if (span := spans[position]) is not None):
+        if newest is not None and span.start < newest[0]:
+            groups.join(newest[1], position)
+        if newest is None or span.end > newest[0]:
+            newest = (span.end, position)
+
+
+def _attach_suites(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:
+    """Join each change of a suite with the model that moved it; those that no model moved join each other."""
+    of_models = [number for number, change in enumerate(changes) if change.subject == "model" and spans[number]]
+    left: dict[Hashable, list[int]] = {}
+    for position, change in enumerate(changes):
+        span = spans[position]
+        if change.subject != "suite" or span is None:
+            continue
+        moved = [number for number in of_models if _moves(changes[number], change, spans[number], span)]
+        if moved:
+            best = max(moved, key=lambda number: _score(changes[number], change))
+            groups.join(best, position)
+        else:
+            key = (change.kind == "drift", *(getattr(change, name) for name in SET))
+            left.setdefault(key, []).append(position)
+    for positions in left.values():
+        _join_overlapping(groups, positions, spans)
+
+
+def _join_withdrawn(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:
+    """Join what has no range any more with the first of its incident, and with nothing else."""
+    firsts: dict[str, int] = {}
+    for position, (change, span) in enumerate(zip(changes, spans)):
+        if span is not None and change.incident_id:
+            firsts.setdefault(change.incident_id, position)
+    for position, (change, span) in enumerate(zip(changes, spans)):
+        if span is None and change.incident_id:
+            groups.join(firsts.setdefault(change.incident_id, position), position)
+
+
+def _moves(change: SeriesChange, of_suite: SeriesChange, span: RunSpan | None, suite_span: RunSpan) -> bool:
+    same = all(getattr(change, name) == getattr(of_suite, name) for name in SET)
+    alike = change.direction == of_suite.direction and (change.kind == "drift") == (of_suite.kind == "drift")
+    return same and alike and span is not None and span.overlaps(suite_span)
+
+
+def _score(change: SeriesChange, of_suite: SeriesChange) -> tuple[Any, ...]:
+    same_metric = change.metric == _MOVED_BY.get(of_suite.metric, of_suite.metric)
+    return (same_metric, change.first_run_id == of_suite.first_run_id, abs(change.relative or 0), change.id)
+
+
+class IncidentMatch(NamedTuple):
+    """Which incident each group is: `ids` in their order; discussions that move; incidents that have no change left."""
+
+    ids: list[str]
+    moves: list[IncidentMove]
+    removed_ids: list[str]
+
+
+def match_incidents(
+    groups: Sequence[Sequence[SeriesChange]],
+    leads: Sequence[SeriesChange],
+    stored: Iterable[StoredIncident],
+) -> IncidentMatch:
+    """Return which incident each group is: the one that its changes were evidence of, or a new one.
+
+    Of a split incident the part with most of its changes keeps the id; every other part gets a copy of the discussion.
+    Of incidents that merge the oldest keeps its id and gets the discussions of the others.
+    """
+    known = {incident.id: incident for incident in stored}
+    counts: dict[str, Counter[int]] = {}
+    for number, group in enumerate(groups):
+        for change in group:
+            if change.incident_id in known:
+                counts.setdefault(str(change.incident_id), Counter())[number] += 1
+    # Of an incident: the group that goes on as it.
+    owner = {id_: min(of, key=lambda number: (-of[number], number)) for id_, of in counts.items()}
+    owned: dict[int, list[str]] = {}
+    for incident_id in sorted(owner, key=lambda id_: (known[id_].found_us, id_)):
+        owned.setdefault(owner[incident_id], []).append(incident_id)
+    taken = set(known)
+    ids: list[str] = []
+    moves: list[IncidentMove] = []
+    for number, group in enumerate(groups):
+        own = owned.get(number, [])
+        incident_id = own[0] if own else _make_id(leads[number].id, taken)
+        taken.add(incident_id)
+        ids.append(incident_id)
+        moves += [IncidentMove(other, incident_id, is_split=False) for other in own[1:]]
+        if not own:
+            sources = {change.incident_id for change in group if change.incident_id in known}
+            moves += [IncidentMove(source, incident_id, is_split=True) for source in sorted(filter(None, sources))]
+    removed = set(known).difference(ids)
+    return IncidentMatch(ids, moves, sorted(removed))
+
+
+def _make_id(change_id: str, taken: set[str]) -> str:
+    """Return an id that is free: the change's own, unless the change left the incident that has it."""
+    number, incident_id = 1, change_id
+    while incident_id in taken:
+        number += 1
+        incident_id = f"{change_id}-{number}"
+    return incident_id

@@ -1,21 +1,35 @@
-"""What a finding is, in words: the same sentence on the page, in a report and in an alert."""
+"""What a series change and an incident are, in words: the same on the page, in a report and in an alert."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from compileboard.app.analysis.metrics import BY_NAME, PASSES, RUN_METRICS, SUMMARY_BY_NAME, Metric, format_value
-from compileboard.app.format import format_percent, format_plural, format_time, format_times
-from compileboard.app.queries.dashboard.incidents import Comment, SeriesChange
+from compileboard.app.analysis.metrics import BY_NAME, PASSES, RUN_METRICS, SUMMARY_BY_NAME, Metric
+from compileboard.app.format import format_plural, format_times
+from compileboard.app.queries.dashboard.incidents import StoredIncident
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
 
-STATE_WORDS = {
-    "suspected": ("suspected", "busy"),
-    "confirmed": ("confirmed", "warn"),
-    "withdrawn": ("withdrawn", "quiet"),
+STATE_LABELS = {
+    "unconfirmed": ("Unconfirmed", "busy"),
+    "confirmed": ("Confirmed", "warn"),
+    "withdrawn": ("Withdrawn", "quiet"),
 }
-DIRECTION_WORDS = {"worse": ("worse", "bad"), "better": ("better", "good"), "changed": ("changed", "quiet")}
-HANDLING_WORDS = {"open": ("open", "warn"), "acknowledged": ("acknowledged", "quiet"), "ignored": ("ignored", "quiet")}
+INCIDENT_LABELS = {
+    "unconfirmed": ("Unconfirmed", "busy"),
+    "open": ("Open", "bad"),
+    "recovered": ("Recovered", "good"),
+    "closed": ("No regression", "quiet"),
+    "withdrawn": ("Withdrawn", "quiet"),
+}
+STATUS_LABELS = {"acknowledged": ("Acknowledged", "warn"), "ignored": ("Ignored", "quiet")}
+DIRECTION_LABELS = {"worse": ("Worse", "bad"), "better": ("Better", "good"), "changed": ("Neutral", "quiet")}
+ACTION_LABELS = {
+    "acknowledge": "acknowledged",
+    "ignore": "ignored",
+    "comment": "commented",
+    "reopen": "reopened",
+}
 # Below it a p-value tells of the shape that noise was taken to have, not of noise that anybody saw.
 _SMALLEST_P = 1e-4
 _OF = {
@@ -23,53 +37,137 @@ _OF = {
     "suite": SUMMARY_BY_NAME,
     "runs": {metric.name: metric for metric in RUN_METRICS},
 }
+# What a person notices first. A failure is 0, or 1 where the answer is wrong or there is none any more.
+_SEVERITY = {
+    "pass_ratio": 1,
+    "speedup": 2,
+    "geomean_speedup": 2,
+    "abs_latency_ms": 3,
+    "dynamo_peak_mem_gb": 4,
+    "compression_ratio": 4,
+    "compilation_latency_s": 5,
+    "warm_compilation_latency_s": 5,
+    "compile_s": 5,
+    "graph_breaks": 6,
+    "graph_breaks_per_model": 6,
+    "graph_break_count": 6,
+    "recompiles": 6,
+    "recompiles_per_model": 6,
+    "recompile_count": 6,
+    "recompile_limit_count": 6,
+    "fallbacks_to_eager": 6,
+}
+_LEAST_SEVERE = 7
 
 
 def find_metric_of(change: SeriesChange) -> Metric:
-    """Return the metric of a finding's series."""
+    """Return the metric of a change's series."""
     return _OF[change.subject][change.metric]
 
 
 def list_metric_names() -> list[str]:
-    """List the names of every metric that a finding may be of."""
+    """List the names of every metric that may change."""
     return sorted({name for metrics in _OF.values() for name in metrics})
+
+
+def rank_severity(change: SeriesChange) -> int:
+    """Return how soon a person notices a change: 0 is a failure; larger is less severe."""
+    if change.metric == PASSES.name and change.kind != "vanished":
+        labels = [
+            str(cause.get("label")) for cause in change.evidence.get("causes") or () if cause["kind"] == "failure"
+        ]
+        return 1 if labels and all("accuracy" in label for label in labels) else 0
+    return 1 if change.kind == "vanished" else _SEVERITY.get(change.metric, _LEAST_SEVERE)
 
 
 def name_subject(change: SeriesChange) -> str:
     """Name what changed: a model, a suite, or the runs of one name."""
-    if change.subject == "suite":
-        return f"suite {change.suite}"
-    return f"runs of {change.model}" if change.subject == "runs" else change.model
+    return f"Suite {change.suite}" if change.subject == "suite" else change.model
 
 
-def describe_finding(change: SeriesChange) -> str:
-    """Return in one line what changed: resnet18: speedup fell by 12.3 %, from 1.420× to 1.245×."""
-    return f"{name_subject(change)}: {describe_change(change)}"
+def name_change(change: SeriesChange, *, named: bool) -> str:
+    """Name the metric of a change, with its model or suite where that has to be said."""
+    label = find_metric_of(change).label if change.kind != "vanished" else "No longer measured"
+    return f"{name_subject(change)}: {label.lower()}" if named or change.subject == "suite" else label
+
+
+def format_level(metric: Metric, value: float | None) -> str:
+    """Write a level with three significant figures and its unit: 4.17×, 0.119 ms, 31,551, 98%."""
+    if value is None:
+        return "not recorded"
+    number = value * metric.factor
+    text = f"{number:,.0f}" if abs(number) >= 100 or float(number).is_integer() else f"{number:.3g}"
+    return text.replace("-", "−") + (
+        metric.unit if metric.unit in ("×", "%") else f" {metric.unit}" if metric.unit else ""
+    )
+
+
+def format_share(share: float) -> str:
+    """Write a share of one in percent, without a sign: 54%, 0.4%."""
+    percent = abs(share) * 100
+    return f"{percent:,.0f}%" if percent >= 9.5 else f"{percent:.2g}%"
+
+
+def describe_values(change: SeriesChange) -> str:
+    """Write old → new: 4.17× → 1.92×."""
+    metric = find_metric_of(change)
+    if change.kind == "vanished":
+        return "measured → not measured"
+    if metric is PASSES:
+        return "passed → failed" if change.direction == "worse" else "failed → passed"
+    return f"{format_level(metric, change.before_value)} → {format_level(metric, change.after_value)}"
+
+
+def describe_size(change: SeriesChange) -> str:
+    """Write how large a change is: −54%, or +3 where the level before was 0; '' where it has no size."""
+    metric = find_metric_of(change)
+    if change.kind == "vanished" or metric is PASSES:
+        return ""
+    if change.relative is not None:
+        return ("+" if change.relative > 0 else "−") + format_share(change.relative)
+    delta = (change.after_value or 0) - (change.before_value or 0)
+    return ("+" if delta > 0 else "−") + format_level(metric, abs(delta))
 
 
 def describe_change(change: SeriesChange) -> str:
-    """Return what changed, without the name of the model or suite."""
+    """Return what changed, without the name of the model or suite: speedup 4.17× → 1.92× (−54%)."""
     metric = find_metric_of(change)
     if change.kind == "vanished":
         return "no longer measured"
     if metric is PASSES:
-        return "fails since then" if change.direction == "worse" else "passes again"
-    values = f"from {format_value(metric, change.before_value)} to {format_value(metric, change.after_value)}"
-    rises = (change.after_value or 0) > (change.before_value or 0)
-    verb = ("rose" if rises else "fell") if change.kind == "step" else ("crept up" if rises else "crept down")
-    size = "" if change.relative is None else f" by {format_percent(abs(change.relative))}"
-    return f"{metric.label.lower()} {verb}{size}, {values}"
+        return "fails" if change.direction == "worse" else "passes again"
+    size = describe_size(change)
+    gradual = ", gradually" if change.kind == "drift" else ""
+    return f"{metric.label.lower()} {describe_values(change)}{f' ({size})' if size else ''}{gradual}"
+
+
+def describe_series_change(change: SeriesChange) -> str:
+    """Return in one line what changed: ranker: speedup 4.17× → 1.92× (−54%)."""
+    return f"{name_subject(change)}: {describe_change(change)}"
+
+
+def describe_headline(change: SeriesChange) -> str:
+    """Return the change as a title has it: speedup down 54%; graph breaks 0 → 2; fails to compile."""
+    metric = find_metric_of(change)
+    if change.kind == "vanished" or metric is PASSES:
+        return describe_change(change)
+    if change.relative is None or metric.kind == "count":
+        return f"{metric.label.lower()} {describe_values(change)}"
+    gradual = " gradually" if change.kind == "drift" else ""
+    if change.relative > 1:
+        return f"{metric.label.lower()} up{gradual} {1 + change.relative:.2g}×"
+    return f"{metric.label.lower()} {'up' if change.relative > 0 else 'down'}{gradual} {format_share(change.relative)}"
 
 
 def describe_series(change: SeriesChange) -> str:
     """Return what the series was measured as; what is not recorded is left out."""
     parts = [] if change.subject == "suite" else [change.suite]
-    parts += [change.mode, change.dtype, change.backend, "dynamic" if change.dynamic else "", change.hardware]
+    parts += [change.mode, change.dtype, change.hardware, change.backend, "dynamic" if change.dynamic else ""]
     parts += [
         f"batch {change.batch_size}" if change.batch_size else "",
         f"world size {change.world_size}" if change.world_size > 1 else "",
+        change.branch,
     ]
-    parts += [f"branch {change.branch}" if change.branch else ""]
     return " · ".join(part for part in parts if part)
 
 
@@ -77,7 +175,7 @@ def describe_commit_range(change: SeriesChange) -> str:
     """Return the runs or commits between which the change came, and how many lie between where that is known."""
     before, after = change.evidence.get("before"), change.evidence.get("after")
     if not before or not after:
-        return f"since {format_time(change.first_us)[:16]}"
+        return f"since {format_times(change.first_us, None)[0]}"
     begun, ended = format_times(*(int(str(run.get("started_us") or 0)) for run in (before, after)))
     span = f"between {_name_run(before, begun)} and {_name_run(after, ended)}"
     commits = change.evidence.get("commits") or {}
@@ -88,111 +186,52 @@ def describe_commit_range(change: SeriesChange) -> str:
     return f"{span}: {format_plural(int(commits.get('count') or 0), 'commit')}"
 
 
+def describe_incident_range(incident: StoredIncident) -> str:
+    """Return since when: since c7ed8b7, after bd77c9e."""
+    good, bad = (incident.evidence.get(name) or {} for name in ("last_good", "first_bad"))
+    commit, before = shorten_commit(bad.get("commit")), shorten_commit(good.get("commit"))
+    since = f"since {commit or format_times(incident.first_us, None)[0]}"
+    return f"{since}, after {before}" if before and before != commit else since
+
+
 def format_confidence(change: SeriesChange) -> str:
-    """Return how likely it is that noise did not make the change."""
+    """Return how sure it is that noise did not make the change."""
     if change.p_value is None:
-        return "every other series of the suite went on" if change.subject == "model" else "other suites went on"
-    if change.p_value < _SMALLEST_P:
-        points = change.evidence.get("points") or {}
-        runs = sum(int(count or 0) for count in points.values())
-        return f"far outside the noise of {format_plural(runs, 'run')}" if runs else "far outside the noise"
-    return f"noise makes such a change once in {_round_to_one_digit(1 / change.p_value)} times"
+        return "certain" if change.kind != "vanished" else "the rest of the suite went on"
+    if change.p_value >= _SMALLEST_P:
+        return f"p = {change.p_value:.1g}"
+    return "certain (count)" if find_metric_of(change).kind == "count" else "p < 0.0001"
 
 
 def describe_state(change: SeriesChange) -> str:
     """Return the detection state in some words."""
-    if change.state == "suspected":
+    if change.state == "unconfirmed":
         return "waits for another run to confirm it"
     if change.state == "withdrawn":
-        return "later runs did not bear it out"
+        return "later runs do not show it"
     return "recovered" if change.recovered_run_id else "confirmed by a later run"
 
 
-def describe_cause(cause: Mapping[str, object]) -> str:
-    """Return one suspected cause in a line: graph break, new: call to print in forward (0 → 3)."""
-    before, after = cause.get("before"), cause.get("after")
-    counts = "" if before is None and after is None else f" ({_format_subject(before)} → {_format_subject(after)})"
-    if cause.get("kind") == "counter":
-        return f"{str(cause.get('label')).lower()}, {cause.get('word')}{counts}"
-    return f"{str(cause.get('kind')).replace('_', ' ')}, {cause.get('word')}: {cause.get('label')}{counts}"
+def describe_cause(cause: Mapping[str, Any]) -> str:
+    """Return one candidate cause in a line: graph break, new: call to print in forward (0 → 3)."""
+    kind, word = str(cause["kind"]).replace("_", " "), cause["word"]
+    values = (
+        ""
+        if cause.get("before") is None and cause.get("after") is None
+        else (f" ({_format_side(cause.get('before'))} → {_format_side(cause.get('after'))})")
+    )
+    return f"{kind}, {word}: {cause['label']}{values}"
 
 
-def _format_subject(value: object) -> str:
+def _format_side(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _name_run(run: dict[str, object], when: str) -> str:
-    commit = str(run.get("commit") or "")[:8]
+def shorten_commit(commit: object) -> str:
+    """Return a commit's short hash, '' where there is none."""
+    return str(commit or "")[:7]
+
+
+def _name_run(run: Mapping[str, Any], when: str) -> str:
+    commit = shorten_commit(run.get("commit"))
     return f"{commit} ({when})" if commit else when
-
-
-def _round_to_one_digit(number: float) -> str:
-    digits = len(str(int(number))) - 1
-    return f"{round(number / 10**digits) * 10**digits:,}".replace(",", "\u202f")
-
-
-def describe_subject(change: SeriesChange) -> str:
-    """Name what of a subject changed: speedup; accuracy and failures; no longer measured."""
-    metric = find_metric_of(change)
-    if change.kind == "vanished":
-        return "no longer measured"
-    if metric is PASSES:
-        return "fails" if change.direction == "worse" else "passes"
-    return metric.label.lower() + (", little by little" if change.kind == "drift" else "")
-
-
-def describe_values(change: SeriesChange) -> str:
-    """Write the value before and after: 1.420× → 1.245×."""
-    metric = find_metric_of(change)
-    if change.kind == "vanished":
-        return "measured → gone"
-    if metric is PASSES:
-        return "passed → fails" if change.direction == "worse" else "failed → passes"
-    return f"{format_value(metric, change.before_value)} → {format_value(metric, change.after_value)}"
-
-
-def describe_size(other_change: SeriesChange) -> str:
-    """Write how large the change is: −12.3 %, or +3 where there was none before."""
-    if other_change.kind == "vanished" or find_metric_of(other_change) is PASSES:
-        return "–"
-    if other_change.relative is not None:
-        return ("+" if other_change.relative > 0 else "−") + format_percent(abs(other_change.relative))
-    change = (other_change.after_value or 0) - (other_change.before_value or 0)
-    return ("+" if change > 0 else "−") + format_value(find_metric_of(other_change), abs(change))
-
-
-def describe_level(change: SeriesChange, side: str) -> str:
-    """Write one level: `side` is before or after."""
-    before, _arrow, after = describe_values(change).partition(" → ")
-    return before if side == "before" else after
-
-
-# What of the evidence is given, and what stands where detection could say nothing.
-_EVIDENCE: dict[str, Any] = {
-    "before": None,
-    "after": None,
-    "environment": [],
-    "commits": None,
-    "causes": [],
-    "points": None,
-}
-
-
-def finding_row(change: SeriesChange) -> dict[str, Any]:
-    """Return one finding with its messages."""
-    row = dict(vars(change))
-    evidence = row.pop("evidence")
-    messages = {
-        "sentence": describe_finding(change),
-        "measured_as": describe_series(change),
-        "range": describe_commit_range(change),
-        "confidence": format_confidence(change),
-        "recovered": change.recovered_run_id is not None,
-    }
-    return row | messages | {name: evidence.get(name) or none for name, none in _EVIDENCE.items()}
-
-
-def finding_detail_row(change: SeriesChange, comments: Iterable[Comment]) -> dict[str, Any]:
-    """Return one finding with its comments, the oldest first."""
-    names = ("action", "who", "text", "time_us")
-    return finding_row(change) | {"words": [{name: getattr(word, name) for name in names} for word in comments]}

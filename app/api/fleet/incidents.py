@@ -1,32 +1,39 @@
-"""Findings, and what people say of them."""
+"""Incidents, their changes, and what people do with them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
 from flask import request
 
-from compileboard.app.analysis.incidents.messages import finding_detail_row, finding_row
+from compileboard.app.analysis.incidents.incident import Incident
+from compileboard.app.analysis.incidents.messages import (
+    describe_commit_range,
+    describe_series,
+    describe_series_change,
+    format_confidence,
+)
 from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.db import get_reader, writing
-from compileboard.app.queries.dashboard.incidents import IncidentFilter, SeriesChange
+from compileboard.app.queries.dashboard.incidents import Comment, IncidentFilter, find_incident_of
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
 from compileboard.app.queries.fields import EventTime
 from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.schema import OPTIONAL, Keywords, list_names, one_of
-from compileboard.app.screens.fleet.incidents import build_change_list, build_incident_record
-from compileboard.collectors.store.dashboard.series_changes import ACTIONS, TEXT_LIMIT, WHO_LIMIT, save_comment
+from compileboard.app.screens.fleet.incidents import ABSENT, build_incident_record
+from compileboard.app.screens.fleet.incidents import list_incidents as list_page
+from compileboard.collectors.store.dashboard.incidents import ACTIONS, AUTHOR_LIMIT, TEXT_LIMIT, save_comment
 
 
 @dataclass(frozen=True)
-class FindingJson(SeriesChange):
+class SeriesChangeJson(SeriesChange):
     """A lasting change of one series. Of the series, an empty text or a 0 is what was not said."""
 
     sentence: Annotated[str, "What it is, in one line."]
-    measured_as: Annotated[str, "As what it was measured, in words."]
+    measured_as: Annotated[str, "Configuration of the series, in words."]
     range: Annotated[str, "Between which runs or commits it came, in words."]
     confidence: Annotated[str, "How sure it is, in words."]
-    recovered: Annotated[bool, "Whether the level before came back."]
     before: Annotated[
         dict[str, Any] | None, "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known."
     ]
@@ -34,7 +41,7 @@ class FindingJson(SeriesChange):
         dict[str, Any] | None, "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known."
     ]
     environment: Annotated[
-        list[dict[str, Any]], "What of GPU, driver, torch and triton differs: `word`, `before`, `now`."
+        list[dict[str, Any]], "What of GPU, driver, torch and triton changed: `word`, `before`, `now`."
     ]
     commits: Annotated[
         dict[str, Any] | None,
@@ -42,111 +49,133 @@ class FindingJson(SeriesChange):
     ]
     causes: Annotated[
         list[dict[str, Any]],
-        "What appeared in the same range, the likeliest first: `kind`, `word`, `label`, `before`, `after`, "
-        "`break_id`, `cause_id`.",
+        "What appeared in the same range: `kind`, `word`, `label`, `before`, `after`, `break_id`, `cause_id`.",
     ]
     points: Annotated[dict[str, Any] | None, "How many runs each level has: `before`, `after`."]
 
 
 @dataclass(frozen=True)
-class FindingComment:
-    """What one person did with it, or said of it."""
+class CommentJson:
+    """What one person did with an incident, or said of it."""
 
     action: Annotated[str, one_of(ACTIONS), "What was done."]
-    who: Annotated[str, "The person's name, as given."]
-    text: Annotated[str | None, "What was said."]
+    author: Annotated[str, "The person's name, as given."]
+    text: Annotated[str | None, "The comment, or the reason."]
     time_us: EventTime
 
 
 @dataclass(frozen=True)
-class FindingDetailJson(FindingJson):
-    """One finding with what people said of it."""
+class IncidentDetailJson(Incident):
+    """One incident with its changes and comments."""
 
-    words: Annotated[list[FindingComment], "The oldest first."]
+    changes: Annotated[list[SeriesChangeJson], "Its changes, the most severe first."]
+    comments: Annotated[list[CommentJson], "The oldest first."]
 
 
 @dataclass(frozen=True)
 class CommentBody:
-    """Who says what."""
+    """Who does what, and why."""
 
-    who: Annotated[str, Keywords(minLength=1, maxLength=WHO_LIMIT), "The name that others know you by."]
+    author: Annotated[str, Keywords(minLength=1, maxLength=AUTHOR_LIMIT), "Your name."]
     text: Annotated[
-        str | None, Keywords(maxLength=TEXT_LIMIT), "What you know: required to ignore, and for a note."
+        str | None, Keywords(maxLength=TEXT_LIMIT), "The comment, or the reason: required to ignore and to comment."
     ] = field(default=None, metadata=OPTIONAL)
-    range: Annotated[bool, "The same for every finding that came between the same two runs."] = field(
-        default=False, metadata=OPTIONAL
+
+
+_INCIDENT = "/incidents/<incident_id>"
+
+
+@operation("/incidents")
+def list_incidents(selection: IncidentFilter, page: PageQuery) -> Page[Incident]:
+    """List incidents, those of the newest runs first."""
+    return list_page(get_reader(), selection, page.cursor, page.limit)
+
+
+@operation(_INCIDENT)
+def get_incident(incident_id: str) -> IncidentDetailJson:
+    """Return one incident with its changes and comments."""
+    reader = get_reader()
+    record = build_incident_record(reader, incident_id) or build_incident_record(
+        reader, find_incident_of(reader, incident_id) or ""
+    )
+    if record is None:
+        refuse(ABSENT.format(incident_id[:80]))
+    return IncidentDetailJson(
+        **{part.name: getattr(record.incident, part.name) for part in fields(Incident)},
+        changes=[make_change_json(change) for change in record.changes],
+        comments=[make_comment_json(comment) for comment in record.comments],
     )
 
 
-_FINDING = "/findings/<finding_id>"
+def make_change_json(change: SeriesChange) -> SeriesChangeJson:
+    """Return a change with its messages and evidence."""
+    evidence = change.evidence
+    return SeriesChangeJson(
+        **vars(change),
+        sentence=describe_series_change(change),
+        measured_as=describe_series(change),
+        range=describe_commit_range(change),
+        confidence=format_confidence(change),
+        before=evidence.get("before") or None,
+        after=evidence.get("after") or None,
+        environment=evidence.get("environment") or [],
+        commits=evidence.get("commits") or None,
+        causes=evidence.get("causes") or [],
+        points=evidence.get("points") or None,
+    )
 
 
-@operation("/findings")
-def list_findings(selection: IncidentFilter, page: PageQuery) -> Page[FindingJson]:
-    """List lasting changes of series, those of the newest runs first."""
-    listed = build_change_list(get_reader(), selection, page.cursor, page.limit)
-    rows = (FindingJson(**finding_row(change), evidence=change.evidence) for change in listed.changes)
-    return Page(tuple(rows), listed.next_cursor)
+def make_comment_json(comment: Comment) -> CommentJson:
+    """Return a comment without its ids."""
+    return CommentJson(comment.action, comment.author, comment.text, comment.time_us)
 
 
-@operation(_FINDING)
-def get_finding(finding_id: str) -> FindingDetailJson:
-    """Return one finding with what people said of it."""
-    record = build_incident_record(get_reader(), finding_id)
-    if record is None:
-        refuse(f"There is no finding {finding_id[:80]}; what was never confirmed goes when later runs do not show it.")
-    change = record.change
-    return FindingDetailJson(**finding_detail_row(change, record.comments), evidence=change.evidence)
+@operation(f"{_INCIDENT}/acknowledge", method="POST", body=CommentBody)
+def acknowledge(incident_id: str) -> IncidentDetailJson:
+    """Acknowledge an incident: `author` takes care of it."""
+    return _add_comment(incident_id, "acknowledge")
 
 
-@operation(f"{_FINDING}/acknowledge", method="POST", body=CommentBody)
-def acknowledge(finding_id: str) -> FindingDetailJson:
-    """Acknowledge a finding: somebody looks after it."""
-    return _add_comment(finding_id, "acknowledge")
+@operation(f"{_INCIDENT}/ignore", method="POST", body=CommentBody)
+def ignore(incident_id: str) -> IncidentDetailJson:
+    """Ignore an incident, which mutes its alerts; `text` is the reason, and is required."""
+    return _add_comment(incident_id, "ignore")
 
 
-@operation(f"{_FINDING}/ignore", method="POST", body=CommentBody)
-def ignore(finding_id: str) -> FindingDetailJson:
-    """Ignore a finding; `text` is the reason, and is required."""
-    return _add_comment(finding_id, "ignore")
+@operation(f"{_INCIDENT}/comment", method="POST", body=CommentBody)
+def comment(incident_id: str) -> IncidentDetailJson:
+    """Comment on an incident, in `text`."""
+    return _add_comment(incident_id, "comment")
 
 
-@operation(f"{_FINDING}/note", method="POST", body=CommentBody)
-def note(finding_id: str) -> FindingDetailJson:
-    """Comment on a finding, in `text`."""
-    return _add_comment(finding_id, "note")
+@operation(f"{_INCIDENT}/reopen", method="POST", body=CommentBody)
+def reopen(incident_id: str) -> IncidentDetailJson:
+    """Reopen an incident that was acknowledged or ignored."""
+    return _add_comment(incident_id, "reopen")
 
 
-@operation(f"{_FINDING}/reopen", method="POST", body=CommentBody)
-def reopen(finding_id: str) -> FindingDetailJson:
-    """Open a finding again that was acknowledged or ignored."""
-    return _add_comment(finding_id, "reopen")
-
-
-def _add_comment(finding_id: str, action: str) -> FindingDetailJson:
+def _add_comment(incident_id: str, action: str) -> IncidentDetailJson:
     body = _read_body()
     try:
-        with writing(f"finding.{action}", finding_id, f"by {body.who[:WHO_LIMIT]}") as connection:
-            save_comment(connection, finding_id, action, author=body.who, text=body.text or "", whole_range=body.range)
+        with writing(f"incident.{action}", incident_id, f"by {body.author[:AUTHOR_LIMIT]}") as connection:
+            save_comment(connection, incident_id, action, author=body.author, text=body.text or "")
     except ValueError as error:
         raise FilterError(str(error)) from None
-    return get_finding(finding_id)
+    return get_incident(incident_id)
 
 
 def _read_body() -> CommentBody:
-    """Read who says what, and of how much.
+    """Read who does what.
 
     Raises: FilterError if the body is not an object of what is expected.
     """
     body: Any = request.get_json(force=True, silent=True)
     if not isinstance(body, dict):
-        raise FilterError('body: expected a JSON object, {"who": "your name", "text": "what you know"}')
+        raise FilterError('body: expected a JSON object, {"author": "your name", "text": "why"}')
     names = list_names(CommentBody)
     for key, value in body.items():
         if key not in names:
             raise FilterError(f"{str(key)[:40]}: there is no such field; known are {', '.join(names)}")
-        if key == "range" and not isinstance(value, bool):
-            raise FilterError(f"range: expected true or false, this is {type(value).__name__}")
-        if key != "range" and not isinstance(value, str) and not (key == "text" and value is None):
+        if not isinstance(value, str) and not (key == "text" and value is None):
             raise FilterError(f"{key}: expected a text, this is {type(value).__name__}")
-    return CommentBody(**{"who": "", **body})
+    return CommentBody(**{"author": "", **body})

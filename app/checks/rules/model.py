@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from compileboard.app.analysis.comparison.model import ModelResult
-from compileboard.app.queries.dashboard.incidents import SeriesChange
+from compileboard.app.queries.dashboard.incidents import StoredIncident
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_wrong_answer
 
@@ -60,10 +60,10 @@ class RuleDistinct:
 
 @dataclass(frozen=True)
 class OpenIncident:
-    """One open finding, with the keys of the rows that it is about."""
+    """One open incident, with the keys of the rows that it is about."""
 
     keys: tuple[str, ...]
-    finding: SeriesChange
+    incident: StoredIncident
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Side:
     environment: Mapping[str, str] = field(default_factory=dict)
     # Of each row, as Compare has it; none of a bare CSV.
     results: tuple[ModelResult, ...] = field(default=(), compare=False)
-    findings: tuple[OpenIncident, ...] | None = None
+    incidents: tuple[OpenIncident, ...] | None = None
 
     def names(self) -> set[str]:
         """Return the names of its rows."""

@@ -1,4 +1,4 @@
-"""What alerts sent, what waits, and what failed; and the findings that a rule has not looked at."""
+"""What alerts sent, what waits, and what failed; and the incidents that a rule has not looked at."""
 
 from __future__ import annotations
 
@@ -6,58 +6,78 @@ import sqlite3
 from dataclasses import dataclass
 
 from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.collectors.store.dashboard.deliveries import OPENED, RECOVERED, AlertKey
 
 STATES = ("waiting", "sending", "sent", "failed", "unknown", "dropped")
 MOST_WAITING = 10_000
 
 _COLUMNS = """
-  d.rule, d.channel, d.finding_id, d.state, d.message_id, d.attempt_count, d.error, d.due_us, d.queued_us, d.changed_us,
-  coalesce(f.noticed_us, d.queued_us) as noticed_us
+  d.rule, d.channel, d.incident_id, d.event, d.state, d.message_id, d.attempt_count, d.error, d.due_us, d.queued_us,
+  d.changed_us, iif(d.event = 'opened', coalesce(i.noticed_us, d.queued_us), d.queued_us) as noticed_us
 """
 LIST_SQL = f"""
 select {_COLUMNS}
-from alert_deliveries as d
-left join findings as f on f.id = d.finding_id
+from incident_deliveries as d
+left join incidents as i on i.id = d.incident_id
 where (:changed_us is null
     or d.changed_us < :changed_us
-    or (d.changed_us = :changed_us and (d.rule, d.channel, d.finding_id) > (:after_rule, :after_channel, :after_id)))
+    or (d.changed_us = :changed_us
+      and (d.rule, d.channel, d.incident_id, d.event) > (:after_rule, :after_channel, :after_id, :after_event)))
   and (:state is null or d.state = :state)
   and (:rule is null or d.rule = :rule)
-order by d.changed_us desc, d.rule, d.channel, d.finding_id
+order by d.changed_us desc, d.rule, d.channel, d.incident_id, d.event
 limit :limit
 """  # noqa: S608  own texts only
 WAITING_SQL = f"""
 select {_COLUMNS}
-from alert_deliveries as d
-left join findings as f on f.id = d.finding_id
+from incident_deliveries as d
+left join incidents as i on i.id = d.incident_id
 where d.rule = :rule
   and d.channel = :channel
   and d.state = 'waiting'
-order by d.queued_us, d.finding_id
+order by d.queued_us, d.incident_id, d.event
 limit :limit
 """  # noqa: S608
 COUNT_SQL = """
 select rule, channel, state, count(*) as delivery_count
-from alert_deliveries
+from incident_deliveries
 group by rule, channel, state
 order by rule, channel, state
 """
-# Confirmed, open, and never queued for this channel of this rule.
-NEW_SQL = """
-select f.id
-from findings as f
-where f.state = 'confirmed'
-  and f.handling = 'open'
-  and f.confirmed_us >= :since_us
-  and f.noticed_us >= :noticed_us
+# Confirmed, nobody took it on, and never queued for this channel of this rule.
+OPENED_SQL = """
+select i.id
+from incidents as i
+where i.state in ('open', 'closed')
+  and i.status = 'open'
+  and i.confirmed_us >= :since_us
+  and i.noticed_us >= :noticed_us
   and not exists (
     select 1
-    from alert_deliveries as d
-    where d.rule = :rule
-      and d.channel = :channel
-      and d.finding_id = f.id
+    from incident_deliveries as d
+    where (d.rule, d.channel, d.incident_id, d.event) = (:rule, :channel, i.id, 'opened')
   )
-order by f.confirmed_us, f.id
+order by i.confirmed_us, i.id
+limit :limit
+"""
+# Who was told that it opened is told once that it recovered.
+RECOVERED_SQL = """
+select i.id
+from incident_deliveries as o
+join incidents as i on i.id = o.incident_id
+where o.rule = :rule
+  and o.channel = :channel
+  and o.event = 'opened'
+  and o.state in ('sent', 'unknown')
+  and i.state = 'recovered'
+  and i.status <> 'ignored'
+  and i.changed_us >= o.changed_us
+  and not exists (
+    select 1
+    from incident_deliveries as d
+    where (d.rule, d.channel, d.incident_id, d.event) = (:rule, :channel, i.id, 'recovered')
+  )
+order by i.recovered_us, i.id
 limit :limit
 """
 RULES_SQL = """
@@ -65,7 +85,7 @@ select rule
 from alert_rules
 union
 select rule
-from alert_deliveries
+from incident_deliveries
 order by rule
 limit 10000
 """
@@ -74,14 +94,15 @@ START_SQL = "select rule, first_us, since_us, seen_us from alert_rules where rul
 
 @dataclass(frozen=True)
 class Delivery:
-    """The delivery of one finding, of one rule, to one channel; `noticed_us` is when it was seen to be confirmed.
+    """The delivery of an incident's event, of one rule, to one channel; `noticed_us` is when that was found out.
 
-    Findings of one message share its id, its attempts and when it is due again.
+    Incidents of one message share its id, its attempts and when it is due again.
     """
 
     rule: str
     channel: str
-    finding_id: str
+    incident_id: str
+    event: str
     state: str
     message_id: str | None
     attempt_count: int
@@ -92,14 +113,19 @@ class Delivery:
     noticed_us: int
 
     @classmethod
-    def fresh(cls, rule: str, channel: str, finding_id: str, noticed_us: int, now_us: int) -> Delivery:
+    def fresh(cls, rule: str, channel: str, key: AlertKey, noticed_us: int, now_us: int) -> Delivery:
         """Make one as it is when it has just been queued."""
-        return cls(rule, channel, finding_id, "waiting", None, 0, None, now_us, now_us, now_us, noticed_us)
+        return cls(rule, channel, *key, "waiting", None, 0, None, now_us, now_us, now_us, noticed_us)
+
+    @property
+    def key(self) -> AlertKey:
+        """Return what it tells."""
+        return AlertKey(self.incident_id, self.event)
 
 
 @dataclass(frozen=True)
 class RuleStart:
-    """When a rule first ran, from when on it applies to findings, and when it ran last."""
+    """When a rule first ran, from when on it applies to incidents, and when it ran last."""
 
     rule: str
     first_us: int
@@ -118,12 +144,12 @@ def list_deliveries(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    changed_us, *after = decode_cursor(cursor, int, str, str, str) or (None, "", "", "")
+    changed_us, *after = decode_cursor(cursor, int, str, str, str, str) or (None, "", "", "", "")
     values = {"changed_us": changed_us, "state": state, "rule": rule, "limit": limit + 1}
-    values |= dict(zip(("after_rule", "after_channel", "after_id"), after))
+    values |= dict(zip(("after_rule", "after_channel", "after_id", "after_event"), after))
     rows = [Delivery(**dict(row)) for row in connection.execute(LIST_SQL, values)]
     return make_page(
-        rows, limit, lambda delivery: (delivery.changed_us, delivery.rule, delivery.channel, delivery.finding_id)
+        rows, limit, lambda delivery: (delivery.changed_us, delivery.rule, delivery.channel, *delivery.key)
     )
 
 
@@ -138,20 +164,21 @@ def count_deliveries(connection: sqlite3.Connection) -> dict[tuple[str, str, str
     return {(row["rule"], row["channel"], row["state"]): row["delivery_count"] for row in connection.execute(COUNT_SQL)}
 
 
-def list_new_finding_ids(
+def list_new_keys(
     connection: sqlite3.Connection,
     rule: str,
     channel: str,
     since_us: int,
     noticed_us: int,
     limit: int = MOST_WAITING,
-) -> list[str]:
-    """List findings that are confirmed and open and that a rule never queued for a channel, the oldest first.
+) -> list[AlertKey]:
+    """List what a rule never queued for a channel: incidents that opened, then those that recovered.
 
     `since_us` is for the run that confirmed them, `noticed_us` for when that was found out.
     """
     values = {"rule": rule, "channel": channel, "since_us": since_us, "noticed_us": noticed_us, "limit": limit}
-    return [row["id"] for row in connection.execute(NEW_SQL, values)]
+    opened = [AlertKey(row["id"], OPENED) for row in connection.execute(OPENED_SQL, values)]
+    return opened + [AlertKey(row["id"], RECOVERED) for row in connection.execute(RECOVERED_SQL, values)]
 
 
 def list_rule_names(connection: sqlite3.Connection) -> list[str]:

@@ -1,16 +1,16 @@
-"""Findings: lasting changes of series, what may have caused them, and what people said of them."""
+"""Incidents: what came in with one change, what people made of it, and how far detection has come."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 import orjson
 
-from compileboard.app.queries.fields import Count, TimeUs
+from compileboard.app.queries.dashboard.series_changes import DIRECTIONS
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.parameters import (
     OTHER_KEYS,
@@ -26,214 +26,167 @@ from compileboard.app.queries.parameters import (
     list_names,
     read_query,
 )
-from compileboard.app.schema import PRIVATE, one_of
 
-STATES = ("suspected", "confirmed", "withdrawn")
-HANDLINGS = ("open", "acknowledged", "ignored")
-DIRECTIONS = ("worse", "better", "changed")
-KINDS = ("step", "drift", "vanished")
-SUBJECTS = ("model", "suite", "runs")
-MOST_WORDS = 1000
-NOT_WITHDRAWN = "not_withdrawn"
+STATES = ("unconfirmed", "open", "recovered", "closed", "withdrawn")
+STATUSES = ("open", "acknowledged", "ignored")
+ACTIVE = "active"
+CONFIRMED = "confirmed"
 NOT_IGNORED = "not_ignored"
 ANY = "any"
-# Without a word: what is not withdrawn, and what nobody ignores.
-STATE_CHOICES = (NOT_WITHDRAWN, *STATES, ANY)
-HANDLING_CHOICES = (NOT_IGNORED, *HANDLINGS, ANY)
+STATE_CHOICES = (ACTIVE, CONFIRMED, *STATES, ANY)
+STATUS_CHOICES = (NOT_IGNORED, *STATUSES, ANY)
+MOST_COMMENTS = 1000
+Moment = Literal["first_us", "noticed_us"]
 
 _COLUMNS = """
-  f.id, f.kind, f.direction, f.state, f.handling, f.subject, f.suite, f.model, f.mode, f.dtype, f.device, f.hardware,
-  f.backend, f.dynamic, f.batch_size, f.world_size, f.branch, f.metric, f.before_value, f.after_value, f.relative,
-  f.p_value, f.before_run_id, f.first_run_id, f.low_run_id, f.high_run_id, f.recovered_run_id, f.first_us, f.found_us,
-  f.confirmed_us, f.noticed_us, f.changed_us, f.evidence
+  i.id, i.direction, i.state, i.status, i.owner, i.reason, i.title, i.suite, i.branch, i.severity, i.lead_change_id,
+  i.change_count, i.last_good_run_id, i.first_bad_run_id, i.recovered_run_id, i.first_us, i.recovered_us, i.found_us,
+  i.confirmed_us, i.noticed_us, i.changed_us, i.evidence
 """
+_OF_CHANGE = "exists (select 1 from series_changes as c where c.incident_id = i.id and c.{0} = :{0})"
 # Only what is asked for is in a statement: `(:x is null or …)` would keep SQLite from using an index.
 _WANTED = {
-    "state": "f.state = :state",
-    "handling": "f.handling = :handling",
-    "direction": "f.direction = :direction",
-    "kind": "f.kind = :kind",
-    "subject": "f.subject = :subject",
-    "suite": "f.suite = :suite",
-    "model": "f.model = :model",
-    "metric": "f.metric = :metric",
-    "branch": "f.branch = :branch",
-    "hardware": "f.hardware = :hardware",
-    "run": "f.first_run_id = :run",
-    "recovered": "(f.recovered_run_id is not null) = :recovered",
-    "since_us": "f.first_us >= :since_us",
-    "before_us": "f.first_us < :before_us",
+    "state": "i.state = :state",
+    "status": "i.status = :status",
+    "direction": "i.direction = :direction",
+    "suite": "i.suite = :suite",
+    "branch": "i.branch = :branch",
+    "model": _OF_CHANGE.format("model"),
+    "metric": _OF_CHANGE.format("metric"),
+    "hardware": _OF_CHANGE.format("hardware"),
+    "run": "i.first_bad_run_id = :run",
+    "since_us": "i.first_us >= :since_us",
+    "before_us": "i.first_us < :before_us",
 }
 _EITHER = {
-    ("state", NOT_WITHDRAWN): "f.state <> 'withdrawn'",
-    ("handling", NOT_IGNORED): "f.handling <> 'ignored'",
+    ("state", ACTIVE): "i.state in ('open', 'unconfirmed')",
+    ("state", CONFIRMED): "i.state in ('open', 'recovered', 'closed')",
+    ("status", NOT_IGNORED): "i.status <> 'ignored'",
 }
 LIST_SQL = f"""
 select {_COLUMNS}
-from findings as f
-where (f.{{moment}}, f.id) < (:after_us, :after_id)
+from incidents as i
+where (i.{{moment}}, i.id) < (:after_us, :after_id)
   and {{wanted}}
-order by f.{{moment}} desc, f.id desc
+order by i.{{moment}} desc, i.id desc
 limit :limit
 """  # noqa: S608  own texts only
-SERIES_SQL = f"""
+WORST_SQL = f"""
 select {_COLUMNS}
-from json_each(:models) as wanted
-join findings as f on f.subject = :subject and f.suite = :suite and f.model = wanted.value
-where f.state <> 'withdrawn'
-order by f.first_us desc, f.id desc
+from incidents as i
+where i.state = 'open'
+  and i.status <> 'ignored'
+order by i.severity, i.first_us desc, i.id
 limit :limit
 """  # noqa: S608
-RANGES_SQL = """
-select f.before_run_id, f.first_run_id, f.direction, count(*) as finding_count
-from json_each(:run_ids) as wanted
-join findings as f on f.first_run_id = wanted.value
-where {wanted}
-group by f.before_run_id, f.first_run_id, f.direction
-order by f.before_run_id, f.first_run_id, f.direction
-limit 10000
-"""
-OTHERS_SQL = """
-select count(*)
-from findings
-where first_run_id = :first_run_id
-  and before_run_id is :before_run_id
-  and state <> 'withdrawn'
-  and id <> :id
-limit 1
-"""
 COUNTS_SQL = """
 select
-  count(*) as finding_count,
-  coalesce(sum(state = 'confirmed' and handling = 'open' and direction = 'worse' and recovered_run_id is null), 0)
-    as worse_count,
-  coalesce(sum(state = 'confirmed' and handling = 'open' and direction = 'better' and recovered_run_id is null), 0)
-    as better_count,
-  coalesce(sum(state = 'confirmed' and handling = 'open' and direction = 'changed' and recovered_run_id is null), 0)
-    as changed_count,
-  coalesce(sum(state = 'suspected' and handling <> 'ignored'), 0) as suspected_count,
-  coalesce(sum(state <> 'withdrawn' and handling = 'acknowledged'), 0) as acknowledged_count,
-  coalesce(sum(state <> 'withdrawn' and handling = 'ignored'), 0) as ignored_count,
-  coalesce(sum(state <> 'withdrawn' and handling <> 'ignored' and recovered_run_id is not null), 0) as recovered_count
-from findings
+  count(*) as incident_count,
+  coalesce(sum(state = 'open' and status <> 'ignored'), 0) as open_count,
+  coalesce(sum(state = 'unconfirmed' and direction = 'worse' and status <> 'ignored'), 0) as unconfirmed_count,
+  coalesce(sum(state = 'open' and status = 'acknowledged'), 0) as acknowledged_count,
+  coalesce(sum(state = 'recovered'), 0) as recovered_count,
+  coalesce(sum(direction = 'better' and state <> 'withdrawn'), 0) as improvement_count
+from incidents
 limit 1
 """
 CHOICES_SQL = """
-select distinct suite, metric, branch, hardware
-from findings
-order by suite, metric, branch, hardware
+select distinct suite, branch
+from incidents
+order by suite, branch
 limit 5000
 """
 GET_SQL = f"""
 select {_COLUMNS}
-from findings as f
-where f.id = :id
+from incidents as i
+where i.id = :id
 """  # noqa: S608
-WORDS_SQL = """
-select id, finding_id, action, who, text, time_us
-from finding_words
-where finding_id = :id
-order by id
-limit :limit
-"""
+OF_CHANGE_SQL = "select incident_id from series_changes where id = :id"
 ALL_SQL = f"""
 select {_COLUMNS}
-from findings as f
-order by f.id
+from incidents as i
+order by i.id
 limit 1000000
 """  # noqa: S608
+COMMENTS_SQL = """
+select id, incident_id, action, author, text, time_us
+from incident_comments
+where incident_id = :id
+order by time_us, id
+limit :limit
+"""
+COMMENTED_SQL = "select distinct incident_id from incident_comments limit 1000000"
 DETECTION_SQL = "select seen, version, finished_us from detection where id = 1"
 PUBLICATIONS_SQL = "select pub, removed_pub from publications where id = 1"
 
 
 @dataclass(frozen=True)
-class SeriesChange:
-    """A lasting change of one series. Of the series, an empty text or a 0 is what was not said.
+class StoredIncident:
+    """An incident as it is stored; the package app.incidents says what is in `evidence`."""
 
-    `before_run_id` is the newest run surely before; the change came with `first_run_id`, or anywhere from `low_run_id`
-    to `high_run_id`. A finding is confirmed when a run after the one that let it be found still shows it:
-    `confirmed_us` is of that run, `noticed_us` when that was found out.
-    """
-
-    id: Annotated[str, "Its id: it stays while more runs say it better."]
-    kind: Annotated[str, one_of(KINDS), "How it changed: at once, little by little, or no longer measured."]
-    direction: Annotated[str, one_of(DIRECTIONS), "Which way."]
-    state: Annotated[str, one_of(STATES), "What detection thinks of it."]
-    handling: Annotated[str, one_of(HANDLINGS), "What people made of it."]
-    subject: Annotated[
-        str,
-        one_of(SUBJECTS),
-        "What the series is of: a model, a suite, or the observed runs of one name.",
-    ]
-    suite: Annotated[str, "The suite."]
-    model: Annotated[str, "The model, or the name of the runs."]
-    mode: Annotated[str, "`inference` or `training`."]
-    dtype: Annotated[str, "Its dtype."]
-    device: Annotated[str, "`cpu` or `cuda`."]
-    hardware: Annotated[str, "The GPU's model, or the processor's."]
-    backend: Annotated[str, "The backend with its config label."]
-    dynamic: Annotated[bool, "Whether shapes were dynamic."]
-    batch_size: Annotated[Count, "The batch size."]
-    world_size: Annotated[Count, "Ranks."]
-    branch: Annotated[str, "The branch."]
-    metric: Annotated[str, "The metric's name."]
-    before_value: Annotated[float | None, "The level before."]
-    after_value: Annotated[float | None, "The level after; null where it is no longer measured."]
-    relative: Annotated[float | None, "(after − before) ÷ |before|; null where before is 0."]
-    p_value: Annotated[float | None, "How often noise makes such a change; null where it is no longer measured."]
-    before_run_id: Annotated[str | None, "The newest run surely before."]
-    first_run_id: Annotated[str, "The first run after."]
-    low_run_id: Annotated[str | None, "The earliest run that may be the first after."]
-    high_run_id: Annotated[str | None, "The latest."]
-    recovered_run_id: Annotated[str | None, "The first run back at the level before."]
-    first_us: Annotated[TimeUs, "When the first run after started."]
-    found_us: Annotated[TimeUs, "When it was first found."]
-    confirmed_us: Annotated[TimeUs | None, "When the run started that confirmed it."]
-    noticed_us: Annotated[TimeUs | None, "When that was found out."]
-    changed_us: Annotated[TimeUs, "When detection last wrote it."]
-    evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.incidents.evidence says what is in it
+    id: str
+    direction: str
+    state: str
+    status: str
+    owner: str | None
+    reason: str | None
+    title: str
+    suite: str
+    branch: str
+    severity: int
+    lead_change_id: str
+    change_count: int
+    last_good_run_id: str | None
+    first_bad_run_id: str
+    recovered_run_id: str | None
+    first_us: int
+    recovered_us: int | None
+    found_us: int
+    confirmed_us: int | None
+    noticed_us: int | None
+    changed_us: int
+    evidence: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Comment:
-    """One person's action on a finding or comment, and when."""
+    """One person's action on an incident or comment, and when."""
 
     id: int
-    finding_id: str
+    incident_id: str
     action: str
-    who: str
+    author: str
     text: str | None
     time_us: int
 
 
-def _read_state(_name: str, text: str) -> str | None:
+def _read_choice(_name: str, text: str) -> str | None:
     return None if text == ANY else text
 
 
 @dataclass(frozen=True)
 class IncidentFilter:
-    """Which findings; None is no limit. `state` and `handling` may be NOT_WITHDRAWN and NOT_IGNORED as well."""
+    """Which incidents; None is no limit. `state` and `status` may be ACTIVE, CONFIRMED and NOT_IGNORED as well."""
 
     state: Annotated[
         str | None,
-        Parameter(choices=STATE_CHOICES, default=NOT_WITHDRAWN, read=_read_state),
-        "What detection thinks of it; `not_withdrawn` where it is not given.",
+        Parameter(choices=STATE_CHOICES, default=ACTIVE, read=_read_choice),
+        "Detection state; `active` (the default) is open or unconfirmed; `confirmed` open, recovered or closed.",
     ] = None
-    handling: Annotated[
+    status: Annotated[
         str | None,
-        Parameter(choices=HANDLING_CHOICES, default=NOT_IGNORED, read=_read_state),
+        Parameter(choices=STATUS_CHOICES, default=NOT_IGNORED, read=_read_choice),
         "What people made of it; `not_ignored` where it is not given.",
     ] = None
-    direction: Annotated[str | None, Parameter(choices=DIRECTIONS), "Which way it changed."] = None
-    kind: Annotated[str | None, Parameter(choices=KINDS), "How it changed."] = None
-    subject: Annotated[str | None, Parameter(choices=SUBJECTS), "What the series is of."] = None
+    direction: Annotated[
+        str | None, Parameter(choices=DIRECTIONS), "`worse`, `better` or `changed`: only what is worse is ever open."
+    ] = None
     suite: SuiteName = None
     model: Annotated[str | None, "A model's name, whole."] = None
-    metric: Annotated[str | None, "A metric's name, whole."] = None
+    metric: Annotated[str | None, "A metric's name, whole: one of those that changed."] = None
     branch: BranchName = None
     hardware: HardwareName = None
-    run: Annotated[str | None, "The first run after the change: its id."] = None
-    recovered: Annotated[bool | None, Parameter(choices=("yes", "no")), "Whether the level before came back."] = None
+    run: Annotated[str | None, "ID of the first bad run."] = None
     since_us: Annotated[int | None, SINCE, SINCE_HELP] = None
     before_us: Annotated[int | None, UNTIL, UNTIL_HELP] = None
 
@@ -253,31 +206,14 @@ class IncidentFilter:
 
 @dataclass(frozen=True)
 class IncidentCounts:
-    """Counts of findings: confirmed and open ones that did not recover by direction, and the others."""
+    """Counts of incidents of the whole database; `open_count` has the acknowledged ones and not the ignored."""
 
-    finding_count: int
-    worse_count: int
-    better_count: int
-    changed_count: int
-    suspected_count: int
+    incident_count: int
+    open_count: int
+    unconfirmed_count: int
     acknowledged_count: int
-    ignored_count: int
     recovered_count: int
-
-    @property
-    def open_count(self) -> int:
-        """Return how many are confirmed, open, and did not recover."""
-        return self.worse_count + self.better_count + self.changed_count
-
-
-@dataclass(frozen=True)
-class RangeCount:
-    """How many findings of a direction came between two runs."""
-
-    before_run_id: str | None
-    first_run_id: str
-    direction: str
-    finding_count: int
+    improvement_count: int
 
 
 @dataclass(frozen=True)
@@ -297,72 +233,65 @@ class Publications:
     removed_pub: int
 
 
-def list_findings(
+def list_stored_incidents(
     connection: sqlite3.Connection,
     selection: IncidentFilter,
     cursor: str | None = None,
     limit: int = 50,
-    moment: Literal["first_us", "noticed_us"] = "first_us",
-) -> Page[SeriesChange]:
-    """List findings, those of the newest runs first, or those that were confirmed here last, of what was confirmed.
+    moment: Moment = "first_us",
+) -> Page[StoredIncident]:
+    """List incidents, those of the newest runs first, or those that were confirmed here last, of what was confirmed.
 
     Raises: FilterError if the cursor cannot be used.
     """
     after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
-    values = {other_field.name: getattr(selection, other_field.name) for other_field in fields(selection)}
+    values = {field.name: getattr(selection, field.name) for field in fields(selection)}
     values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
     rows = connection.execute(LIST_SQL.format(wanted=selection.sql, moment=moment), values)
-    return make_page([_read(row) for row in rows], limit, lambda change: (getattr(change, moment), change.id))
+    return make_page([_read(row) for row in rows], limit, lambda incident: (getattr(incident, moment), incident.id))
 
 
-def list_series_findings(
-    connection: sqlite3.Connection, subject: str, suite: str, models: Sequence[str] = ("",), limit: int = 200
-) -> list[SeriesChange]:
-    """List what was found in the series of some models, or of a suite itself, newest first, without the withdrawn."""
-    values = {"subject": subject, "suite": suite, "models": json.dumps(list(models)), "limit": limit}
-    return [_read(row) for row in connection.execute(SERIES_SQL, values)]
+def list_worst_incidents(connection: sqlite3.Connection, limit: int) -> list[StoredIncident]:
+    """List open incidents that nobody ignores, the most severe first."""
+    return [_read(row) for row in connection.execute(WORST_SQL, {"limit": limit})]
 
 
-def count_ranges(connection: sqlite3.Connection, selection: IncidentFilter, run_ids: Iterable[str]) -> list[RangeCount]:
-    """Count the findings that came with some runs, whole ranges of which a page may show but a part."""
-    values = {other_field.name: getattr(selection, other_field.name) for other_field in fields(selection)} | {
-        "run_ids": json.dumps(sorted(set(run_ids)))
-    }
-    return [RangeCount(*row) for row in connection.execute(RANGES_SQL.format(wanted=selection.sql), values)]
-
-
-def count_range_others(connection: sqlite3.Connection, change: SeriesChange) -> int:
-    """Count what else came between the same two runs, but for what was withdrawn."""
-    values = {"id": change.id, "first_run_id": change.first_run_id, "before_run_id": change.before_run_id}
-    return int(connection.execute(OTHERS_SQL, values).fetchone()[0])
-
-
-def count_findings(connection: sqlite3.Connection) -> IncidentCounts:
-    """Count all findings."""
-    return IncidentCounts(*connection.execute(COUNTS_SQL).fetchone())
-
-
-def list_finding_choices(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """List what findings can be filtered by."""
-    rows = connection.execute(CHOICES_SQL).fetchall()
-    names = ("suite", "metric", "branch", "hardware")
-    return {name: sorted({row[at] for row in rows if row[at]}) for at, name in enumerate(names)}
-
-
-def get_finding(connection: sqlite3.Connection, finding_id: str) -> SeriesChange | None:
-    """Return one finding, or None if there is no such one."""
-    row = connection.execute(GET_SQL, {"id": finding_id}).fetchone()
+def get_stored_incident(connection: sqlite3.Connection, incident_id: str) -> StoredIncident | None:
+    """Return one incident, or None if there is no such one."""
+    row = connection.execute(GET_SQL, {"id": incident_id}).fetchone()
     return _read(row) if row else None
 
 
-def list_finding_words(connection: sqlite3.Connection, finding_id: str, limit: int = MOST_WORDS) -> list[Comment]:
-    """List what people did with a finding and said of it, the oldest first."""
-    return [Comment(*row) for row in connection.execute(WORDS_SQL, {"id": finding_id, "limit": limit})]
+def find_incident_of(connection: sqlite3.Connection, change_id: str) -> str | None:
+    """Return the id of the incident that a change is evidence of, None where there is no such change."""
+    row = connection.execute(OF_CHANGE_SQL, {"id": change_id}).fetchone()
+    return row["incident_id"] if row else None
 
 
-def load_findings(connection: sqlite3.Connection) -> list[SeriesChange]:
-    """Load every finding."""
+def load_incidents(connection: sqlite3.Connection) -> list[StoredIncident]:
+    """Load every incident."""
     return [_read(row) for row in connection.execute(ALL_SQL)]
+
+
+def count_incidents(connection: sqlite3.Connection) -> IncidentCounts:
+    """Count all incidents."""
+    return IncidentCounts(*connection.execute(COUNTS_SQL).fetchone())
+
+
+def list_incident_choices(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """List the suites and branches that have incidents."""
+    rows = connection.execute(CHOICES_SQL).fetchall()
+    return {name: sorted({row[name] for row in rows if row[name]}) for name in ("suite", "branch")}
+
+
+def list_comments(connection: sqlite3.Connection, incident_id: str, limit: int = MOST_COMMENTS) -> list[Comment]:
+    """List what people did with an incident and said of it, the oldest first."""
+    return [Comment(*row) for row in connection.execute(COMMENTS_SQL, {"id": incident_id, "limit": limit})]
+
+
+def list_commented_ids(connection: sqlite3.Connection) -> set[str]:
+    """List the incidents that somebody spoke of."""
+    return {row["incident_id"] for row in connection.execute(COMMENTED_SQL)}
 
 
 def get_detection(connection: sqlite3.Connection) -> Detection | None:
@@ -376,16 +305,16 @@ def get_publications(connection: sqlite3.Connection) -> Publications:
     return Publications(*connection.execute(PUBLICATIONS_SQL).fetchone())
 
 
-def _read(row: sqlite3.Row) -> SeriesChange:
+def _read(row: sqlite3.Row) -> StoredIncident:
     values = dict(row)
-    return SeriesChange(**(values | {"dynamic": bool(values["dynamic"]), "evidence": orjson.loads(values["evidence"])}))
+    return StoredIncident(**values | {"evidence": orjson.loads(values["evidence"])})
 
 
 FILTERS = list_names(IncidentFilter)
 
 
-def read_finding_filter(query: Mapping[str, str]) -> IncidentFilter:
-    """Turn an address's query into a filter; what is empty is no limit, but of state and handling.
+def read_incident_filter(query: Mapping[str, str]) -> IncidentFilter:
+    """Turn an address's query into a filter; what is empty is no limit, but of state and status.
 
     Raises: FilterError if a key is unknown or a value cannot be used.
     """

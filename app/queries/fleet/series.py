@@ -203,7 +203,7 @@ limit 1000000
 
 
 class SeriesName(NamedTuple):
-    """The name of a series in findings: '' is what is not recorded, or the model of a suite."""
+    """The name of a series in its changes: '' is what is not recorded, or the model of a suite."""
 
     subject: str
     suite: str

@@ -10,7 +10,7 @@ from compileboard.app.alerts import labels
 from compileboard.app.alerts.rules import AlertRule, Channel, Rules, RulesError, list_due
 from compileboard.app.alerts.rules_file import load_rules
 from compileboard.app.queries.dashboard.alerts import STATES, Delivery, count_deliveries, list_deliveries, list_waiting
-from compileboard.app.queries.dashboard.incidents import SeriesChange, get_finding
+from compileboard.app.queries.dashboard.incidents import StoredIncident, get_stored_incident
 from compileboard.app.queries.page import Page
 
 
@@ -45,7 +45,7 @@ class AlertsScreen:
     statuses: Sequence[RuleStatus]
     channels: Sequence[ChannelStatus]
     deliveries: Page[Delivery]
-    changes: Mapping[str, SeriesChange]
+    incidents: Mapping[str, StoredIncident]
 
 
 def build_alerts(
@@ -63,14 +63,15 @@ def build_alerts(
     """
     page = list_deliveries(reader, state, None, cursor, limit_count)
     rules, mistakes = _load(path)
-    changes = (get_finding(reader, change_id) for change_id in dict.fromkeys(row.finding_id for row in page.rows))
+    ids = dict.fromkeys(row.incident_id for row in page.rows)
+    incidents = (get_stored_incident(reader, incident_id) for incident_id in ids)
     return AlertsScreen(
         rules=rules,
         mistakes=mistakes,
         statuses=list_rule_statuses(reader, rules, now_us) if rules else (),
         channels=list_channel_statuses(rules, environ) if rules else (),
         deliveries=page,
-        changes={change.id: change for change in changes if change},
+        incidents={incident.id: incident for incident in incidents if incident},
     )
 
 

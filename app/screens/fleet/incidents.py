@@ -1,11 +1,11 @@
-"""Incidents: the lasting changes of series, grouped by where they came in, and one of them with its series."""
+"""Incidents in a list, and one of them with its changes, its discussion and the series that it is named after."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from compileboard.app.analysis.incidents.chart_data import (
     LevelLines,
@@ -15,23 +15,23 @@ from compileboard.app.analysis.incidents.chart_data import (
     make_runs_line,
     make_suite_line,
 )
-from compileboard.app.analysis.incidents.groups import Incident, group_incidents
-from compileboard.app.analysis.incidents.messages import find_metric_of
+from compileboard.app.analysis.incidents.incident import Incident, Sparkline, make_incident
+from compileboard.app.analysis.incidents.messages import find_metric_of, rank_severity
 from compileboard.app.analysis.metrics import PASSES, Metric
 from compileboard.app.analysis.trends.lines import Axis, TrendLine, lay_out
 from compileboard.app.queries.dashboard.incidents import (
     Comment,
     IncidentCounts,
     IncidentFilter,
-    SeriesChange,
-    count_findings,
-    count_range_others,
-    count_ranges,
+    Moment,
+    count_incidents,
     get_detection,
-    get_finding,
-    list_finding_words,
-    list_findings,
+    get_stored_incident,
+    list_comments,
+    list_stored_incidents,
+    list_worst_incidents,
 )
+from compileboard.app.queries.dashboard.series_changes import SeriesChange, get_change, list_changes_of
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.models import list_bench_runs
 from compileboard.app.queries.fleet.series import list_run_points
@@ -43,25 +43,21 @@ from compileboard.app.queries.fleet.trends import (
     list_trend_runs,
 )
 from compileboard.app.queries.newest import RecorderClock
+from compileboard.app.queries.page import Page
 from compileboard.collectors.store.rollups.summaries import HUD, SUMMARIZE_PERF
 
 SERIES_FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend")
-
-
-@dataclass(frozen=True)
-class SeriesChangeList:
-    """One page of changes of series."""
-
-    changes: Sequence[SeriesChange]
-    next_cursor: str | None
+SPARKLINE_COUNT = 30
+ABSENT = "There is no incident {}; what was never confirmed goes when later runs do not show it."
+_DIRECTIONS = ("worse", "better", "changed")
 
 
 @dataclass(frozen=True)
 class IncidentsScreen:
-    """One page of changes, grouped by the commits or runs that they came with; counts are of the whole database."""
+    """One page of incidents; counts are of the whole database. A sparkline is None where no run is left."""
 
-    listed: SeriesChangeList
-    incidents: Sequence[Incident]
+    page: Page[Incident]
+    sparklines: Sequence[Sparkline | None]
     counts: IncidentCounts
     detected_us: int | None
     has_runs: bool
@@ -69,9 +65,10 @@ class IncidentsScreen:
 
 @dataclass(frozen=True)
 class IncidentRecord:
-    """One change of a series, and what people did with it and said of it."""
+    """One incident with its changes, the most severe first, and what people did with it and said of it."""
 
-    change: SeriesChange
+    incident: Incident
+    changes: Sequence[SeriesChange]
     comments: Sequence[Comment]
 
 
@@ -79,6 +76,7 @@ class IncidentRecord:
 class IncidentSeries:
     """The runs around a change as a line on an axis, and where its levels lie."""
 
+    change: SeriesChange
     metric: Metric
     line: TrendLine
     axis: Axis
@@ -89,69 +87,108 @@ class IncidentSeries:
         """Return the runs by their ids."""
         return {run.id: run for run in self.axis.runs}
 
+    @property
+    def newest(self) -> tuple[TrendRun, float] | None:
+        """Return the newest run with a value, and the value."""
+        values = {point.run_id: point.drawn for point in self.line.points}
+        known = ((run, value) for run in reversed(self.axis.runs) if (value := values.get(run.id)) is not None)
+        return next(known, None)
+
 
 @dataclass(frozen=True)
 class IncidentScreen:
-    """One change with its series, which is None where no run of it is left; `other_count` came with the same runs."""
+    """One incident with the series of one of its changes, which is None where no run of it is left."""
 
     record: IncidentRecord
     series: IncidentSeries | None
-    other_count: int
 
 
-def build_change_list(
+def list_incidents(
     reader: sqlite3.Connection,
     selected: IncidentFilter,
-    cursor: str | None,
-    limit_count: int,
-    moment: Literal["first_us", "noticed_us"] = "first_us",
-) -> SeriesChangeList:
-    """Build one page of changes, those of the newest runs first, or those that were confirmed here last.
+    cursor: str | None = None,
+    limit_count: int = 50,
+    moment: Moment = "first_us",
+) -> Page[Incident]:
+    """List incidents, those of the newest runs first, or those that were confirmed here last.
 
     Raises: FilterError if the cursor cannot be used.
     """
-    page = list_findings(reader, selected, cursor, limit_count, moment)
-    return SeriesChangeList(page.rows, page.next)
+    return list_stored_incidents(reader, selected, cursor, limit_count, moment).map(make_incident)
+
+
+def list_worst(reader: sqlite3.Connection, limit_count: int) -> list[Incident]:
+    """List open incidents that nobody ignores, the most severe first: what the overview shows."""
+    return [make_incident(stored) for stored in list_worst_incidents(reader, limit_count)]
+
+
+def build_sparkline(
+    reader: sqlite3.Connection, engine: Engine, incident: Incident, clock: RecorderClock
+) -> Sparkline | None:
+    """Build the newest values of the series that an incident is named after; None where no run of it is left."""
+    change = get_change(reader, incident.lead_change_id)
+    series = build_series(engine, change, clock) if change else None
+    if series is None:
+        return None
+    runs = series.axis.runs[-SPARKLINE_COUNT:]
+    values = {point.run_id: point.drawn for point in series.line.points}
+    start = next((at for at, run in enumerate(runs) if run.started_us >= incident.first_us), None)
+    recovered_id = incident.recovered.run_id if incident.recovered else None
+    end = next((at for at, run in enumerate(runs) if run.id == recovered_id), len(runs))
+    return Sparkline([values.get(run.id) for run in runs], start, end)
 
 
 def build_incidents(
-    reader: sqlite3.Connection, engine: Engine, selected: IncidentFilter, cursor: str | None, limit_count: int
+    reader: sqlite3.Connection,
+    engine: Engine,
+    selected: IncidentFilter,
+    cursor: str | None,
+    limit_count: int,
+    clock: RecorderClock,
 ) -> IncidentsScreen:
-    """Build one page of changes in their groups.
+    """Build one page of incidents with their sparklines.
 
     Raises: FilterError if the cursor cannot be used.
     """
-    listed = build_change_list(reader, selected, cursor, limit_count)
-    ranges = count_ranges(reader, selected, [change.first_run_id for change in listed.changes])
-    counts, detection = count_findings(reader), get_detection(reader)
+    page = list_incidents(reader, selected, cursor, limit_count)
+    counts, detection = count_incidents(reader), get_detection(reader)
     return IncidentsScreen(
-        listed=listed,
-        incidents=group_incidents(listed.changes, ranges),
+        page=page,
+        sparklines=[build_sparkline(reader, engine, incident, clock) for incident in page.rows],
         counts=counts,
         detected_us=detection.finished_us if detection else None,
-        has_runs=bool(counts.finding_count or list_bench_runs(engine)),
+        has_runs=bool(counts.incident_count or list_bench_runs(engine)),
     )
 
 
-def build_incident_record(reader: sqlite3.Connection, change_id: str) -> IncidentRecord | None:
-    """Build one change with its comments; None where there is none."""
-    change = get_finding(reader, change_id)
-    return IncidentRecord(change, list_finding_words(reader, change_id)) if change else None
+def build_incident_record(reader: sqlite3.Connection, incident_id: str) -> IncidentRecord | None:
+    """Build one incident with its changes and comments; None where there is none."""
+    stored = get_stored_incident(reader, incident_id)
+    if stored is None:
+        return None
+    changes = sorted(list_changes_of(reader, [incident_id]), key=_rank)
+    return IncidentRecord(make_incident(stored), changes, list_comments(reader, incident_id))
 
 
 def build_incident(
-    reader: sqlite3.Connection, engine: Engine, change_id: str, clock: RecorderClock
+    reader: sqlite3.Connection, engine: Engine, incident_id: str, clock: RecorderClock, change_id: str | None = None
 ) -> IncidentScreen | None:
-    """Build one change with its series; None where there is none."""
-    record = build_incident_record(reader, change_id)
+    """Build one incident with the series of a change, of its leading one if not said; None where there is none."""
+    record = build_incident_record(reader, incident_id)
     if record is None:
         return None
-    return IncidentScreen(
-        record, _build_series(engine, record.change, clock), count_range_others(reader, record.change)
-    )
+    wanted_id = change_id or record.incident.lead_change_id
+    change = next((change for change in record.changes if change.id == wanted_id), None)
+    return IncidentScreen(record, build_series(engine, change, clock) if change else None)
 
 
-def _build_series(engine: Engine, change: SeriesChange, clock: RecorderClock) -> IncidentSeries | None:
+def _rank(change: SeriesChange) -> tuple[Any, ...]:
+    direction = _DIRECTIONS.index(change.direction)
+    severity = rank_severity(change)
+    return (change.state == "withdrawn", change.subject == "suite", direction, severity, -abs(change.relative or 0))
+
+
+def build_series(engine: Engine, change: SeriesChange, clock: RecorderClock) -> IncidentSeries | None:
     """Build the runs around a change; None where none of them is left."""
     line = _read_line(engine, change)
     run_ids = [point.run_id for point in line.points]
@@ -159,7 +196,7 @@ def _build_series(engine: Engine, change: SeriesChange, clock: RecorderClock) ->
     if not runs:
         return None
     axis = lay_out(runs, "date")
-    return IncidentSeries(find_metric_of(change), line, axis, find_levels(change, axis))
+    return IncidentSeries(change, find_metric_of(change), line, axis, find_levels(change, axis))
 
 
 def _read_line(engine: Engine, change: SeriesChange) -> TrendLine:

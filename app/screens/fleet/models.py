@@ -22,7 +22,7 @@ from compileboard.app.analysis.models.table import (
     part_sets,
     sort_results,
 )
-from compileboard.app.queries.dashboard.incidents import SeriesChange, list_series_findings
+from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_series_changes
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.models import (
@@ -271,7 +271,7 @@ def build_model(
         raise UnknownModelError(f"{model[:80]} was never measured so; take a part of the address away.")
     point = _choose_point(selected, run_id)
     row = point.row
-    changes = list_series_findings(reader, "model", selected.fields["suite"] or "", [model])
+    changes = list_series_changes(reader, "model", selected.fields["suite"] or "", [model])
     parts = [(result, get_result_parts(reader, result.id)) for result in point.parts]
     return ModelScreen(
         history=history,

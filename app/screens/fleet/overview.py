@@ -7,20 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compileboard.app.analysis.comparison.model import ModelResult
-from compileboard.app.analysis.incidents.groups import HeadlineChange, group_incidents
+from compileboard.app.analysis.incidents.incident import Incident
 from compileboard.app.analysis.metrics import SUMMARY_BY_NAME
 from compileboard.app.analysis.models.labels import ModelFailure, list_failures
 from compileboard.app.analysis.models.summaries import SummaryDelta, compare, filter_set, format_number
 from compileboard.app.analysis.trends.lines import AXES, ENVIRONMENT, Axis, TrendLine, build_suite_line, lay_out
 from compileboard.app.format import format_time
 from compileboard.app.queries.dashboard.baselines import get_baseline, list_baselines, read_baseline_rows
-from compileboard.app.queries.dashboard.incidents import (
-    IncidentCounts,
-    IncidentFilter,
-    count_findings,
-    get_detection,
-    list_findings,
-)
+from compileboard.app.queries.dashboard.incidents import IncidentCounts, count_incidents, get_detection
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.overview import (
     DatabaseTotals,
@@ -60,6 +54,7 @@ from compileboard.app.screens.fleet.comparison import (
     list_stored_results,
     load_results,
 )
+from compileboard.app.screens.fleet.incidents import list_worst
 from compileboard.app.screens.fleet.runs import ListedRun, describe_runs
 from compileboard.app.screens.fleet.summary import summarize_runs
 from compileboard.collectors.store.rollups.results import ResultRow
@@ -76,7 +71,7 @@ HEADLINE_METRICS = (
 STORED = "baseline:"
 NEWEST_RUNS_COUNT = 8
 TOP_COUNT = 8  # graph breaks, and functions
-INCIDENT_COUNT, GROUPED_COUNT = 5, 60  # rows, and how many changes of series they are put together from
+INCIDENT_COUNT = 5
 BASELINE_RUN_COUNT = 40
 OTHER_SET_COUNT = 60
 
@@ -136,9 +131,9 @@ class Headline:
 
 @dataclass(frozen=True)
 class OpenIncidents:
-    """The newest incidents that nobody answered, of everything in the database."""
+    """Open incidents that nobody ignores, the most severe first, of everything in the database."""
 
-    changes: Sequence[HeadlineChange]
+    incidents: Sequence[Incident]
     counts: IncidentCounts
     detected_us: int | None
 
@@ -235,11 +230,9 @@ def build_observed_runs(
 
 
 def _list_open_incidents(reader: sqlite3.Connection) -> OpenIncidents:
-    selected = IncidentFilter(state="confirmed", handling="open", recovered=False)
-    groups = group_incidents(list_findings(reader, selected, limit=GROUPED_COUNT).rows, ())
     detection = get_detection(reader)
-    changes = [change for group in groups for change in group.leads][:INCIDENT_COUNT]
-    return OpenIncidents(changes, count_findings(reader), detection.finished_us if detection else None)
+    worst = list_worst(reader, INCIDENT_COUNT)
+    return OpenIncidents(worst, count_incidents(reader), detection.finished_us if detection else None)
 
 
 def _build_headline(

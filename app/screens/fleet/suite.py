@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from compileboard.app.analysis.comparison.differences import compare
 from compileboard.app.analysis.comparison.model import CompareSide, Comparison
+from compileboard.app.analysis.incidents.incident import Incident
 from compileboard.app.analysis.models.labels import ModelFailure, list_failures
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.analysis.models.summaries import SummaryDelta, filter_set
@@ -15,7 +16,8 @@ from compileboard.app.analysis.models.summaries import compare as compare_headli
 from compileboard.app.analysis.period import Period
 from compileboard.app.analysis.trends.lines import Axis, lay_out
 from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.dashboard.incidents import IncidentFilter, SeriesChange, list_findings
+from compileboard.app.queries.dashboard.incidents import NOT_IGNORED, IncidentFilter
+from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_changes_of
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.trends import (
     MOST_RUNS,
@@ -34,13 +36,14 @@ from compileboard.app.queries.run.models import list_results
 from compileboard.app.queries.run_cache import cached_for_run
 from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
+from compileboard.app.screens.fleet.incidents import list_incidents
 from compileboard.app.screens.fleet.summary import summarize_runs
 from compileboard.collectors.store.rollups.results import ResultRow
 from compileboard.collectors.store.rollups.summaries import Definition
 
-FINDING_COUNT = 1_000
+INCIDENT_COUNT = 1_000
 # How many rows of each list a report for people shows; JSON, CSV and Parquet have all.
-REPORT_ROWS = {"moved": 50, "runs": 200, "failures": 200, "commits": 200, "findings": 100, "changes": 50}
+REPORT_ROWS = {"moved": 50, "runs": 200, "failures": 200, "commits": 200, "incidents": 100, "changes": 50}
 _MOST_BEFORE = 40  # runs before the period, and of its beginning, among which base is looked for
 _CHOOSERS = ("mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
 
@@ -87,7 +90,8 @@ class SuiteScreen:
     comparison: Comparison | None
     failures: tuple[ModelFailure, ...]
     commits: tuple[SuiteCommit, ...]
-    findings: tuple[SeriesChange, ...]
+    incidents: tuple[Incident, ...]
+    changes: tuple[SeriesChange, ...]
     notes: tuple[str, ...]
 
     @property
@@ -138,6 +142,7 @@ def build_suite(
     run_ids = [summary.run_id for summary in summaries]
     runs = list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
     axis = lay_out(runs, "date")
+    incidents, changes = _list_incidents(reader, chosen, asked.branch, period)
     return SuiteScreen(
         period=period,
         chosen=chosen,
@@ -153,7 +158,8 @@ def build_suite(
         comparison=comparison,
         failures=tuple(list_failures(base_rows, rows)),
         commits=tuple(_list_commits(runs, period)),
-        findings=tuple(_list_findings(reader, chosen, asked.branch, period)),
+        incidents=incidents,
+        changes=changes,
         notes=tuple(_note(axis, chosen, others, len(within))),
     )
 
@@ -265,18 +271,27 @@ def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[SuiteCommit]
     ]
 
 
-def _list_findings(
+def _list_incidents(
     reader: sqlite3.Connection, chosen: ModelSet, branch: str | None, period: Period
-) -> Iterable[SeriesChange]:
-    selection = IncidentFilter(suite=chosen.suite, branch=branch, since_us=period.since_us)
-    for row in list_findings(reader, selection, limit=FINDING_COUNT).rows:
-        if row.first_us < period.until_us and (row.subject == "runs" or _is_of(vars(row), chosen)):
-            yield row
+) -> tuple[tuple[Incident, ...], tuple[SeriesChange, ...]]:
+    """Return the incidents of the period, and their changes, of the chosen configuration or of recorded runs."""
+    selection = IncidentFilter(
+        suite=chosen.suite, branch=branch, since_us=period.since_us, before_us=period.until_us, status=NOT_IGNORED
+    )
+    listed = list_incidents(reader, selection, limit_count=INCIDENT_COUNT).rows
+    incidents = [incident for incident in listed if incident.state != "withdrawn"]
+    changes = [
+        change
+        for change in list_changes_of(reader, [incident.id for incident in incidents])
+        if change.state != "withdrawn" and (change.subject == "runs" or _is_of(change, chosen))
+    ]
+    own = {change.incident_id for change in changes}
+    return tuple(incident for incident in incidents if incident.id in own), tuple(changes)
 
 
-def _is_of(finding: Mapping[str, object], chosen: ModelSet) -> bool:
-    # A finding has '' and 0 where a set has None.
-    return all((finding[name] or None) == (value or None) for name, value in chosen.fields.items())
+def _is_of(change: SeriesChange, chosen: ModelSet) -> bool:
+    # A change has '' and 0 where a set has None.
+    return all((getattr(change, name) or None) == (value or None) for name, value in chosen.fields.items())
 
 
 def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) -> Iterable[str]:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from compileboard.app.analysis.comparison.model import DistinctDiff
 from compileboard.app.analysis.comparison.rows import COLUMNS as COMPARED_COLUMNS
 from compileboard.app.analysis.comparison.rows import list_lines
-from compileboard.app.analysis.incidents.messages import describe_finding
-from compileboard.app.queries.dashboard.incidents import SeriesChange
+from compileboard.app.analysis.incidents.messages import describe_series_change
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
 from compileboard.app.queries.fleet.trends import TrendRun
 from compileboard.app.screens.fleet.suite import SuiteScreen
 from compileboard.collectors.store.rollups.summaries import NUMBERS
@@ -20,7 +20,12 @@ Row = dict[str, Any]
 Types = Mapping[str, str]
 _RUN = tuple(name for name in TrendRun.__dataclass_fields__ if name != "id")
 _SERIES = ("suite", "model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
-_FINDING = tuple(name for name in SeriesChange.__dataclass_fields__ if name != "evidence")
+_CHANGE = tuple(name for name in SeriesChange.__dataclass_fields__ if name != "evidence")
+_INCIDENT = (
+    *("id", "title", "direction", "state", "status", "owner", "reason", "suite", "branch", "severity", "change_count"),
+    *("measured_as", "first_us", "recovered_us", "found_us", "confirmed_us", "noticed_us", "changed_us"),
+)
+_INCIDENT_RUNS = ("last_good", "first_bad", "recovered")
 _SERIES_TYPES = {"dynamic": "bool", "batch_size": "int", "world_size": "int"}
 
 
@@ -114,12 +119,19 @@ def _list_commits(suite: SuiteScreen) -> Iterator[Row]:
         yield {"hash": commit.hash, "subject": commit.subject, "branch": commit.branch} | first
 
 
-def _list_findings(suite: SuiteScreen) -> Iterator[Row]:
-    for finding in suite.findings:
-        yield {"sentence": describe_finding(finding)} | {name: getattr(finding, name) for name in _FINDING}
+def _list_incidents(suite: SuiteScreen) -> Iterator[Row]:
+    for incident in suite.incidents:
+        runs = {f"{name}_run_id": getattr(getattr(incident, name), "run_id", None) for name in _INCIDENT_RUNS}
+        cause = {"cause": incident.cause.text if incident.cause else None}
+        yield {name: getattr(incident, name) for name in _INCIDENT} | runs | cause
 
 
-_MOMENTS = ("first_us", "found_us", "confirmed_us", "noticed_us", "changed_us")
+def _list_changes(suite: SuiteScreen) -> Iterator[Row]:
+    for change in suite.changes:
+        yield {"sentence": describe_series_change(change)} | {name: getattr(change, name) for name in _CHANGE}
+
+
+_MOMENTS = ("first_us", "recovered_us", "found_us", "confirmed_us", "noticed_us", "changed_us")
 _DISTINCT = ("word", "model", "kind", "reason", "function", "file", "line", "base_count", "new_count", "fingerprint")
 _COUNTS = {name: "int" if name.endswith("_count") else "float" for name in NUMBERS}
 _COUNTED = {"line": "int", "base_count": "int", "new_count": "int"}
@@ -150,14 +162,19 @@ SUITE_TABLES: dict[str, SuiteTable] = {
         {"first_us": "moment", "run_count": "int"},
         _list_commits,
     ),
-    "findings": SuiteTable(
-        ("sentence", *_FINDING),
+    "incidents": SuiteTable(
+        (*_INCIDENT, *(f"{name}_run_id" for name in _INCIDENT_RUNS), "cause"),
+        {"severity": "int", "change_count": "int", **dict.fromkeys(_MOMENTS, "moment")},
+        _list_incidents,
+    ),
+    "changes": SuiteTable(
+        ("sentence", *_CHANGE),
         {
             **_SERIES_TYPES,
             **dict.fromkeys(("before_value", "after_value", "relative", "p_value"), "float"),
-            **dict.fromkeys(_MOMENTS, "moment"),
+            **dict.fromkeys((name for name in _MOMENTS if name in _CHANGE), "moment"),
         },
-        _list_findings,
+        _list_changes,
     ),
 }
 

@@ -18,7 +18,7 @@ from compileboard.app.analysis.trends.lines import (
     lay_out,
     pad,
 )
-from compileboard.app.queries.dashboard.incidents import SeriesChange, list_series_findings
+from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_series_changes
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.series import count_guard_failures, count_runs
 from compileboard.app.queries.fleet.trends import (
@@ -268,7 +268,7 @@ def list_changes(
     subject, names = ("model", models) if models else ("suite", [""])
     return [
         change
-        for change in list_series_findings(reader, subject, configuration["suite"], names)
+        for change in list_series_changes(reader, subject, configuration["suite"], names)
         if change.metric in metrics
         and branch in (None, change.branch)
         and all(getattr(change, name) == ("" if value is None else value) for name, value in configuration.items())

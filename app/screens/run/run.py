@@ -19,13 +19,7 @@ from compileboard.app.analysis.runs.advice import (
 )
 from compileboard.app.analysis.runs.problems import Problem, RunFacts, list_problems
 from compileboard.app.analysis.runs.states import RunState, describe_raised, describe_state
-from compileboard.app.queries.dashboard.incidents import (
-    DIRECTIONS,
-    NOT_IGNORED,
-    NOT_WITHDRAWN,
-    IncidentFilter,
-    count_ranges,
-)
+from compileboard.app.queries.dashboard.incidents import NOT_IGNORED, IncidentFilter, list_stored_incidents
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
 from compileboard.app.queries.run import run as run_detail
@@ -35,6 +29,7 @@ from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.dashboard.trials import list_trials
 
 MOST_SKIPS = 200
+MOST_INCIDENTS = 5
 CHARTED = 24
 FIRST_BARS = 5  # of the summary; the others are one click away
 
@@ -84,10 +79,7 @@ def build_header(reader: sqlite3.Connection, detail: RunDetail, now_us: int, sta
 
 @dataclass(frozen=True)
 class RunSummaryScreen:
-    """A run's verdict, causes and headline numbers. `longest` are its longest compiles.
-
-    `began` are its incidents by direction.
-    """
+    """A run's verdict, causes and headline numbers. `longest` are its longest compiles."""
 
     run: RunRow
     facts: RunFacts
@@ -96,7 +88,7 @@ class RunSummaryScreen:
     distinct_break_count: int
     phases: compiles.Phases
     longest: Sequence[compiles.CompileRow]
-    began: Sequence[tuple[str, int]]
+    incidents: Sequence[tuple[str, str]]  # that began with it: id and title
 
     @cached_property
     def problems(self) -> list[Problem]:
@@ -153,7 +145,7 @@ class RunSummaryScreen:
 def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
     """Read a run's verdict, causes and headline numbers."""
     phases = compiles.get_phases(reader, run.id)
-    began = count_ranges(reader, IncidentFilter(state=NOT_WITHDRAWN, handling=NOT_IGNORED), [run.id])
+    selected = IncidentFilter(run=run.id, direction="worse", status=NOT_IGNORED)
     causes = list_run_causes(reader, run)
     explained = {key for cause in causes if cause.is_eager for key in cause.compile_keys}
     return RunSummaryScreen(
@@ -164,7 +156,11 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
         distinct_break_count=graph_breaks.count_distinct_breaks(reader, run.id),
         phases=phases,
         longest=compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows,
-        began=[(word, sum(row.finding_count for row in began if row.direction == word)) for word in DIRECTIONS],
+        incidents=[
+            (incident.id, incident.title)
+            for incident in list_stored_incidents(reader, selected, limit=MOST_INCIDENTS).rows
+            if incident.state != "withdrawn"
+        ],
     )
 
 

@@ -8,7 +8,6 @@ from flask import Blueprint, render_template, request
 
 from compileboard.app.alerts.labels import STATE_WORDS
 from compileboard.app.alerts.rules_file import EXAMPLE
-from compileboard.app.analysis.incidents.messages import describe_finding
 from compileboard.app.db import get_clock, get_reader, get_settings
 from compileboard.app.queries.dashboard.alerts import STATES
 from compileboard.app.queries.fleet.trends import read_choice
@@ -34,6 +33,5 @@ def index() -> str:
         state=state,
         states=STATES,
         state_words=STATE_WORDS,
-        describe=describe_finding,
         example=EXAMPLE,
     )

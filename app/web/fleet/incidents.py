@@ -1,4 +1,4 @@
-"""The findings page and a finding's own page: what changed, drawn, and what people do with it."""
+"""The incidents page and an incident's own page: what is worse, why, and what people do about it."""
 
 from __future__ import annotations
 
@@ -8,124 +8,138 @@ from flask import Blueprint, abort, make_response, redirect, render_template, re
 from werkzeug.wrappers import Response
 
 from compileboard.app.analysis.incidents import messages
-from compileboard.app.analysis.incidents.groups import SHOWN
+from compileboard.app.analysis.incidents.incident import Incident, list_checks
 from compileboard.app.analysis.trends.lines import find_choice
 from compileboard.app.charts.incidents import chart_incident
+from compileboard.app.charts.sparkline import draw_sparkline
 from compileboard.app.charts.trends import list_table_rows, share_runs
 from compileboard.app.db import get_clock, get_engine, get_reader, get_settings, writing
 from compileboard.app.queries.dashboard.incidents import (
     FILTERS,
-    HANDLINGS,
-    KINDS,
     STATES,
-    SUBJECTS,
-    SeriesChange,
-    list_finding_choices,
-    read_finding_filter,
+    STATUSES,
+    find_incident_of,
+    list_incident_choices,
+    read_incident_filter,
 )
+from compileboard.app.queries.dashboard.series_changes import DIRECTIONS, SeriesChange
 from compileboard.app.queries.page import check_limit
 from compileboard.app.screens.fleet.incidents import (
+    ABSENT,
     SERIES_FIELDS,
+    IncidentScreen,
     IncidentSeries,
     build_incident,
     build_incidents,
 )
-from compileboard.collectors.store.dashboard.series_changes import TEXT_LIMIT, WHO_LIMIT, save_comment
+from compileboard.collectors.store.dashboard.incidents import AUTHOR_LIMIT, TEXT_LIMIT, save_comment
 
-blueprint = Blueprint("findings", __name__)
-_MORE = ("subject", "branch", "hardware", "run", "since", "until")
-_OFFERED = {
-    "states": (("", "suspected or confirmed"), *STATES, ("any", "any, withdrawn too")),
-    "handlings": (("", "open or acknowledged"), *HANDLINGS, ("any", "any, ignored too")),
-    "kinds": (*KINDS[:-1], (KINDS[-1], "no longer measured")),
-    "subjects": tuple(zip(SUBJECTS, ("models", "suites", "observed runs"))),
+blueprint = Blueprint("incidents", __name__)
+LIST_LIMIT = 25  # each has a sparkline, which reads a series
+OFFERED = {
+    "states": (
+        ("", "Open or unconfirmed"),
+        *((state, messages.INCIDENT_LABELS[state][0]) for state in STATES),
+        ("any", "Any"),
+    ),
+    "statuses": (("", "Not ignored"), *((status, status.capitalize()) for status in STATUSES), ("any", "Any")),
+    "directions": tuple((direction, messages.DIRECTION_LABELS[direction][0]) for direction in DIRECTIONS),
 }
 
 
-@blueprint.get("/findings")
+@blueprint.get("/incidents")
 def index() -> str:
-    """List findings, grouped by the commits or runs that they came with."""
+    """List incidents, those of the newest runs first."""
     reader, args = get_reader(), request.args
-    limit_count = check_limit(args.get("limit"), get_settings().page_size)
+    limit_count = check_limit(args.get("limit"), min(LIST_LIMIT, get_settings().page_size))
+    selected = read_incident_filter(args)
+    screen = build_incidents(reader, get_engine(), selected, args.get("cursor"), limit_count, get_clock())
+    given = {key: args.get(key, "") for key in FILTERS}
     return render_template(
         "incidents/index.html",
-        screen=build_incidents(reader, get_engine(), read_finding_filter(args), args.get("cursor"), limit_count),
-        shown=SHOWN,
-        given={key: args.get(key, "") for key in FILTERS},
-        filtered=any(args.get(key) for key in FILTERS),
-        more_given=any(args.get(key) for key in _MORE),
-        choices=list_finding_choices(reader),
+        screen=screen,
+        sparklines=[
+            sparkline and draw_sparkline(sparkline.values, bad_from=sparkline.bad_from, bad_to=sparkline.bad_to)
+            for sparkline in screen.sparklines
+        ],
+        given=given,
+        filtered=any(given.values()),
+        choices=list_incident_choices(reader),
         words=messages,
-        cells=messages,
-        **_OFFERED,
+        now_us=get_clock().now_us,
+        **OFFERED,
     )
 
 
-@blueprint.get("/findings/<finding_id>")
-def show(finding_id: str) -> str:
-    """Show one finding: what changed, between which commits, what may have caused it, what people said."""
-    return _render(finding_id)
+@blueprint.get("/incidents/<incident_id>")
+def show(incident_id: str) -> Response:
+    """Show one incident; an id of one of its changes leads to it."""
+    screen = build_incident(get_reader(), get_engine(), incident_id, get_clock(), request.args.get("change"))
+    if screen is not None:
+        return make_response(_render(screen))
+    of = find_incident_of(get_reader(), incident_id)
+    if of is None:
+        _refuse(incident_id)
+    return redirect(url_for("incidents.show", incident_id=of, _anchor=f"change-{incident_id}"), 301)
 
 
-@blueprint.post("/findings/<finding_id>")
-def add_comment(finding_id: str) -> Response:
-    """Save a person's action on a finding or comment; one that cannot be saved comes back with what was typed."""
-    typed = {key: request.form.get(key, "") for key in ("action", "who", "text", "range")}
+@blueprint.post("/incidents/<incident_id>")
+def add_comment(incident_id: str) -> Response:
+    """Save a person's action on an incident or comment; one that cannot be saved comes back with what was typed."""
+    typed = {key: request.form.get(key, "") for key in ("action", "author", "text")}
     try:
-        with writing(f"finding.{typed['action'][:20]}", finding_id, f"by {typed['who'][:WHO_LIMIT]}") as connection:
-            saved = save_comment(
-                connection,
-                finding_id,
-                typed["action"],
-                author=typed["who"],
-                text=typed["text"],
-                whole_range=typed["range"] == "yes",
-            )
+        with writing(f"incident.{typed['action'][:20]}", incident_id, f"by {typed['author'][:AUTHOR_LIMIT]}") as writer:
+            saved = save_comment(writer, incident_id, typed["action"], author=typed["author"], text=typed["text"])
     except ValueError as error:
-        return make_response(_render(finding_id, typed, str(error)), 400)
+        screen = build_incident(get_reader(), get_engine(), incident_id, get_clock())
+        if screen is None:
+            _refuse(incident_id)
+        return make_response(_render(screen, typed, str(error)), 400)
     if not saved:
-        _refuse(finding_id)
-    return redirect(url_for("findings.show", finding_id=finding_id, _anchor="said"), 303)
+        _refuse(incident_id)
+    return redirect(url_for("incidents.show", incident_id=incident_id, _anchor="activity"), 303)
 
 
-def _refuse(finding_id: str) -> NoReturn:
-    abort(404, f"There is no finding {finding_id[:80]}; what was never confirmed goes when later runs do not show it.")
+def _refuse(incident_id: str) -> NoReturn:
+    abort(404, ABSENT.format(incident_id[:80]))
 
 
-def _render(finding_id: str, typed: dict[str, str] | None = None, problem: str | None = None) -> str:
-    screen = build_incident(get_reader(), get_engine(), finding_id, get_clock())
-    if screen is None:
-        _refuse(finding_id)
-    change = screen.record.change
+def _render(screen: IncidentScreen, typed: dict[str, str] | None = None, problem: str | None = None) -> str:
     return render_template(
         "incidents/one.html",
         screen=screen,
-        change=change,
+        incident=screen.record.incident,
         words=messages,
-        cells=messages,
-        typed=typed or {"action": "", "who": "", "text": "", "range": ""},
-        problem=problem,
-        limits={"who": WHO_LIMIT, "text": TEXT_LIMIT},
+        list_checks=list_checks,
+        typed=typed or {"action": "", "author": "", "text": ""},
+        problem=problem and problem.partition(": ")[2],
+        limits={"author": AUTHOR_LIMIT, "text": TEXT_LIMIT},
         has_charts=screen.series is not None,
-        drawn=_build_chart(change, screen.series) if screen.series else None,
-        links=link_finding(change),
+        drawn=_build_chart(screen.series) if screen.series else None,
+        compare=link_comparison(screen.record.incident),
+        links=link_series(screen.series.change) if screen.series else [],
+        now_us=get_clock().now_us,
     )
 
 
-def _build_chart(change: SeriesChange, series: IncidentSeries) -> dict[str, Any]:
-    """Build the chart of the runs around a finding, with its table."""
+def _build_chart(series: IncidentSeries) -> dict[str, Any]:
+    """Build the chart of the runs around a change, with its table."""
     axis = series.axis
     columns, rows = list_table_rows([(series.metric, [series.line])], axis)
-    chart = chart_incident(change, series.metric, series.line, axis, series.levels)
-    return {"chart": chart, "shared": share_runs(axis), "columns": columns, "rows": rows, "runs": series.runs}
+    chart = chart_incident(series.change, series.metric, series.line, axis, series.levels)
+    return {"chart": chart, "shared": share_runs(axis), "columns": columns, "rows": rows}
 
 
-def link_finding(change: SeriesChange) -> list[tuple[str, str]]:
-    """List the pages that show more of a finding's series: what they are, and their addresses."""
+def link_comparison(incident: Incident) -> str | None:
+    """Return the address of the comparison of the runs before and after, None where one is not known."""
+    if incident.last_good is None:
+        return None
+    return url_for("compare.index", base=incident.last_good.run_id, new=incident.first_bad.run_id)
+
+
+def link_series(change: SeriesChange) -> list[tuple[str, str]]:
+    """List the pages that show more of a change's series: what they are, and their addresses."""
     links = []
-    if change.before_run_id:
-        sides: dict[str, Any] = {"base": change.before_run_id, "new": change.first_run_id}
-        links.append(("Compare the runs before and after", url_for("compare.index", **sides)))
     series: dict[str, Any] = {name: value for name in SERIES_FIELDS if (value := getattr(change, name))}
     series["dynamic"] = "yes" if change.dynamic else "no"
     if change.world_size:
@@ -135,10 +149,45 @@ def link_finding(change: SeriesChange) -> list[tuple[str, str]]:
         metric = find_choice(change.metric)
         of |= {"metric": metric} if metric else {}
         of |= {"branch": change.branch} if change.branch else {}
-        links.append(("Trend of this series", url_for("trends.index", **of, **series)))
+        links.append(("Open trend", url_for("trends.index", **of, **series)))
     if change.subject == "model":
         series |= {"batch_size": change.batch_size} if change.batch_size else {}
-        links.append(("The model's page", url_for("models.show", model=change.model, **series)))
+        links.append(("Open model", url_for("models.show", model=change.model, **series)))
     if change.subject == "runs":
         links.append((f"Runs named {change.model[:60]}", url_for("runs.index", name=change.model)))
     return links
+
+
+# Addresses of before, when each change of a series was a finding of its own.
+_OLD_KEYS = ("suite", "model", "metric", "branch", "hardware", "run", "since", "until", "direction")
+
+
+@blueprint.get("/findings")
+@blueprint.get("/findings/<change_id>")
+def redirect_finding(change_id: str = "") -> Response:
+    """Redirect the address of a finding to its incident, and that of the list to incidents."""
+    return redirect(_find_new_address("", change_id), 301)
+
+
+@blueprint.get("/api/v1/findings")
+@blueprint.get("/api/v1/findings/<change_id>")
+def redirect_api_finding(change_id: str = "") -> Response:
+    """Redirect the API's address of a finding to its incident, and that of the list to incidents."""
+    return redirect(_find_new_address("/api/v1", change_id), 301)
+
+
+@blueprint.get("/findings.atom")
+def redirect_feed() -> Response:
+    """Redirect the feed of before to that of incidents."""
+    return redirect(url_for("feed.incidents"), 301)
+
+
+def _find_new_address(prefix: str, change_id: str) -> str:
+    if change_id:
+        of = find_incident_of(get_reader(), change_id)
+        if of is None:
+            _refuse(change_id)
+        anchor = "" if prefix else f"#change-{change_id}"
+        return prefix + url_for("incidents.show", incident_id=of) + anchor
+    given = {key: value for key in _OLD_KEYS if (value := request.args.get(key))}
+    return prefix + url_for("incidents.index", **(given | {"state": "any", "status": "any"} if given else {}))  # type: ignore[arg-type]

@@ -142,7 +142,6 @@ def show(model: str) -> str:
         charts=chart_history(points, anchors) if len(points) > 1 else [],
         repeats=chart_repeats(screen.repeats),
         words=messages,
-        cells=messages,
         has_charts=True,
         label_category=label_category,
     )

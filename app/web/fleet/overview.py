@@ -56,7 +56,6 @@ def index() -> str:
         trend_columns=charts.TREND_COLUMNS,
         trend_rows=charts.list_trend_rows(points),
         words=messages,
-        cells=messages,
         demo=demo,
         live=screen.observed.is_live or demo is not None,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Blueprint, abort, render_template, request, url_for
 
-from compileboard.app.analysis.incidents.messages import describe_finding
+from compileboard.app.analysis.incidents.messages import DIRECTION_LABELS, STATE_LABELS, describe_series_change
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.analysis.trends.lines import AXES, CHOICES, find_metric, read_choices
@@ -90,7 +90,9 @@ def index() -> str:
         filters=screen.filters,
         charts=charts if axis.runs else [],
         shared=share_runs(axis),
-        describe_finding=describe_finding,
+        describe_change=describe_series_change,
+        direction_labels=DIRECTION_LABELS,
+        state_labels=STATE_LABELS,
         columns=columns,
         table_rows=table_rows,
         label_fields=label_fields,

@@ -1,17 +1,20 @@
-"""Deliveries of alerts: queued, claimed, then sent or not. The one writer of alert_rules and alert_deliveries.
+"""Deliveries of alerts: queued, claimed, then sent or not. The one writer of alert_rules and incident_deliveries.
 
-A delivery is one finding, of one rule, to one channel. It is claimed in a transaction before anything is sent, so two
-senders never send it both, and one that dies in the middle leaves it claimed: nobody knows, and nobody sends it again.
+A delivery is one event of one incident (opened or recovered), of one rule, to one channel. It is claimed in a
+transaction before anything is sent, so two senders never send it both, and one that dies in the middle leaves it
+claimed: nobody knows, and nobody sends it again.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from compileboard.collectors.store.connection import write_transaction
 
 ERROR_LIMIT = 1000
+OPENED, RECOVERED = "opened", "recovered"
 
 START_RULE = """
 insert into alert_rules (rule, first_us, since_us, seen_us)
@@ -20,22 +23,22 @@ on conflict do nothing
 """
 SEE_RULE = "update alert_rules set seen_us = max(seen_us, :now_us) where rule = :rule"
 QUEUE = """
-insert into alert_deliveries (rule, channel, finding_id, state, due_us, queued_us, changed_us)
-values (:rule, :channel, :finding_id, 'waiting', :now_us, :now_us, :now_us)
+insert into incident_deliveries (rule, channel, incident_id, event, state, due_us, queued_us, changed_us)
+values (:rule, :channel, :incident_id, :event, 'waiting', :now_us, :now_us, :now_us)
 on conflict do nothing
 """
 CLAIM = """
-update alert_deliveries
+update incident_deliveries
 set state = 'sending', message_id = :message_id, attempt_count = attempt_count + 1, changed_us = :now_us
 where rule = :rule
   and channel = :channel
-  and finding_id = :finding_id
+  and (incident_id, event) = (:incident_id, :event)
   and state = 'waiting'
   and due_us <= :now_us
 """
 # Whoever was slow and held to be dead may still say how it ended.
 SETTLE = """
-update alert_deliveries
+update incident_deliveries
 set state = :state, error = :error, due_us = coalesce(:due_us, due_us), changed_us = :now_us
 where rule = :rule
   and channel = :channel
@@ -43,55 +46,56 @@ where rule = :rule
   and state in ('sending', 'unknown')
 """
 GIVE_UP = """
-update alert_deliveries
+update incident_deliveries
 set state = 'unknown', error = :error, changed_us = :now_us
 where state = 'sending'
   and changed_us < :before_us
 """
 DROP = """
-update alert_deliveries
+update incident_deliveries
 set state = 'dropped', error = :error, changed_us = :now_us
 where rule = :rule
   and channel = :channel
-  and finding_id = :finding_id
+  and (incident_id, event) = (:incident_id, :event)
   and state = 'waiting'
 """
 
 
+class AlertKey(NamedTuple):
+    """What a delivery tells: an event of an incident, each of them once."""
+
+    incident_id: str
+    event: str
+
+
 def start_rule(connection: sqlite3.Connection, rule: str, since_us: int, now_us: int) -> None:
-    """Save when a rule first ran, and from when on it looks for findings; a rule that ran before keeps its own time."""
+    """Save when a rule first ran, and from when on it looks for incidents; one that ran before keeps its own time."""
     with write_transaction(connection):
         connection.execute(START_RULE, {"rule": rule, "since_us": since_us, "now_us": now_us})
 
 
 def mark_rule_seen(connection: sqlite3.Connection, rule: str, now_us: int) -> None:
-    """Save when a rule last looked for findings."""
+    """Save when a rule last looked for incidents."""
     with write_transaction(connection):
         connection.execute(SEE_RULE, {"rule": rule, "now_us": now_us})
 
 
 def queue_deliveries(
-    connection: sqlite3.Connection, rule: str, channel: str, finding_ids: Iterable[str], now_us: int
+    connection: sqlite3.Connection, rule: str, channel: str, keys: Iterable[AlertKey], now_us: int
 ) -> int:
-    """Queue findings for a channel, those alone that never were; return how many are new."""
-    rows = [
-        {"rule": rule, "channel": channel, "finding_id": finding_id, "now_us": now_us} for finding_id in finding_ids
-    ]
+    """Queue incidents for a channel, those alone that never were; return how many are new."""
+    rows = [{"rule": rule, "channel": channel, "now_us": now_us} | key._asdict() for key in keys]
     with write_transaction(connection):
         return sum(connection.execute(QUEUE, row).rowcount for row in rows)
 
 
 def claim_deliveries(
-    connection: sqlite3.Connection, rule: str, channel: str, finding_ids: Iterable[str], message_id: str, now_us: int
-) -> list[str]:
+    connection: sqlite3.Connection, rule: str, channel: str, keys: Iterable[AlertKey], message_id: str, now_us: int
+) -> list[AlertKey]:
     """Claim waiting deliveries for one message; return those that are ours now, none that somebody else claimed."""
     shared = {"rule": rule, "channel": channel, "message_id": message_id, "now_us": now_us}
     with write_transaction(connection):
-        return [
-            finding_id
-            for finding_id in finding_ids
-            if connection.execute(CLAIM, shared | {"finding_id": finding_id}).rowcount
-        ]
+        return [key for key in keys if connection.execute(CLAIM, shared | key._asdict()).rowcount]
 
 
 def settle_deliveries(
@@ -120,9 +124,9 @@ def abandon_deliveries(connection: sqlite3.Connection, before_us: int, error: st
 
 
 def drop_delivery(
-    connection: sqlite3.Connection, rule: str, channel: str, finding_id: str, error: str, now_us: int
+    connection: sqlite3.Connection, rule: str, channel: str, key: AlertKey, error: str, now_us: int
 ) -> None:
-    """Remove a finding that still waits, and save why."""
-    values = {"rule": rule, "channel": channel, "finding_id": finding_id, "error": error, "now_us": now_us}
+    """Remove an incident that still waits, and save why."""
+    values = {"rule": rule, "channel": channel, "error": error, "now_us": now_us} | key._asdict()
     with write_transaction(connection):
         connection.execute(DROP, values)

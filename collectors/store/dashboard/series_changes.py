@@ -1,23 +1,20 @@
-"""Series changes that detection found, and people's comments on them. The one writer of these tables."""
+"""Series changes that detection found, and the incidents that they are evidence of. Detection's one writer."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.store.dashboard.incidents import IncidentMove, move_discussion
 
-ACTIONS = ("acknowledge", "ignore", "note", "reopen")
-# What an action makes of a finding's handling; a note leaves it.
-HANDLING = {"acknowledge": "acknowledged", "ignore": "ignored", "reopen": "open"}
-WHO_LIMIT = 100
-TEXT_LIMIT = 20_000
 # What tells the series of a subject on one branch from others, but for the metric.
 SERIES = ("suite", "model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
 IDENTITY = ("kind", "subject", *SERIES, "branch", "metric")
-FOUND = (
+DETECTED = (
     "direction",
     "state",
     "before_value",
@@ -33,27 +30,49 @@ FOUND = (
     "confirmed_us",
     "evidence",
 )
-_COLUMNS = ("id", *IDENTITY, *FOUND)
+# What detection says of an incident; status, owner and reason are people's.
+ASSEMBLED = (
+    "direction",
+    "state",
+    "title",
+    "suite",
+    "branch",
+    "severity",
+    "lead_change_id",
+    "change_count",
+    "last_good_run_id",
+    "first_bad_run_id",
+    "recovered_run_id",
+    "first_us",
+    "recovered_us",
+    "confirmed_us",
+    "evidence",
+)
+_COLUMNS = ("id", *IDENTITY, *DETECTED)
 
 # The statements name our own columns alone; every value is bound.
-SAVE = f"""
-insert into findings ({", ".join(_COLUMNS)}, found_us, changed_us, noticed_us)
+SAVE_CHANGE = f"""
+insert into series_changes ({", ".join(_COLUMNS)}, found_us, changed_us, noticed_us)
 values ({", ".join(f":{name}" for name in _COLUMNS)}, :now_us, :now_us, iif(:confirmed_us is null, null, :now_us))
 on conflict (id) do update set
-  {", ".join(f"{name} = excluded.{name}" for name in FOUND if name != "confirmed_us")},
+  {", ".join(f"{name} = excluded.{name}" for name in DETECTED if name != "confirmed_us")},
   confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
   noticed_us = coalesce(noticed_us, excluded.noticed_us),
   changed_us = excluded.changed_us
 """  # noqa: S608
-# What was never confirmed, and nobody spoke of, was noise; the rest stays and says so.
-DROP = """
-delete from findings
-where id = :id
-  and confirmed_us is null
-  and not exists (select 1 from finding_words as w where w.finding_id = findings.id)
-"""
-WITHDRAW = """
-update findings
+SAVE_INCIDENT = f"""
+insert into incidents (id, {", ".join(ASSEMBLED)}, found_us, changed_us, noticed_us)
+values (:id, {", ".join(f":{name}" for name in ASSEMBLED)}, :now_us, :now_us, iif(:confirmed_us is null, null, :now_us))
+on conflict (id) do update set
+  {", ".join(f"{name} = excluded.{name}" for name in ASSEMBLED if name != "confirmed_us")},
+  confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
+  noticed_us = coalesce(noticed_us, excluded.noticed_us),
+  changed_us = excluded.changed_us
+"""  # noqa: S608
+# What was never confirmed was noise, unless somebody spoke of it; the rest stays and says so.
+DROP_CHANGE = "delete from series_changes where id = :id and confirmed_us is null"
+WITHDRAW_CHANGE = """
+update series_changes
 set state = 'withdrawn', changed_us = :now_us
 where id = :id
   and state <> 'withdrawn'
@@ -63,83 +82,36 @@ insert into detection (id, seen, version, finished_us)
 values (1, :seen, :version, :now_us)
 on conflict (id) do update set seen = excluded.seen, version = excluded.version, finished_us = excluded.finished_us
 """
-RANGE = """
-select f.id
-from findings as f
-join findings as o on o.id = :id
-where f.first_run_id = o.first_run_id
-  and (f.id = o.id or (:whole_range = 1 and f.before_run_id is o.before_run_id and f.state <> 'withdrawn'))
-order by f.id
-"""
-ADD_COMMENT = """
-insert into finding_words (finding_id, action, who, text, time_us)
-values (:id, :action, :who, nullif(:text, ''), :now_us)
-"""
 
 
-def save_findings(
-    connection: sqlite3.Connection,
-    changes: Iterable[Mapping[str, Any]],
-    removed_ids: Iterable[str],
-    *,
-    seen: str,
-    version: int,
-    now_us: int | None = None,
+@dataclass
+class DetectedRows:
+    """What one pass of detection writes. `members` has the changes of each incident that it assembled."""
+
+    changes: Sequence[Mapping[str, Any]] = ()
+    withdrawn_ids: Sequence[str] = ()
+    dropped_ids: Sequence[str] = ()
+    incidents: Sequence[Mapping[str, Any]] = ()
+    members: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    moves: Sequence[IncidentMove] = ()
+    removed_incident_ids: Iterable[str] = ()
+
+
+def save_detected(
+    connection: sqlite3.Connection, detected: DetectedRows, *, seen: str, version: int, now_us: int | None = None
 ) -> None:
     """Save what detection found, withdraw what it finds no longer, and save how far it came: all or nothing."""
-    now_us = _now() if now_us is None else now_us
+    now_us = time.time_ns() // 1000 if now_us is None else now_us
     with write_transaction(connection):
-        connection.executemany(SAVE, [{**change, "now_us": now_us} for change in changes])
-        for finding_id in removed_ids:
-            if not connection.execute(DROP, {"id": finding_id}).rowcount:
-                connection.execute(WITHDRAW, {"id": finding_id, "now_us": now_us})
+        connection.executemany(SAVE_CHANGE, [{**change, "now_us": now_us} for change in detected.changes])
+        connection.executemany(WITHDRAW_CHANGE, [{"id": id_, "now_us": now_us} for id_ in detected.withdrawn_ids])
+        connection.executemany(SAVE_INCIDENT, [{**incident, "now_us": now_us} for incident in detected.incidents])
+        for move in detected.moves:
+            move_discussion(connection, move)
+        connection.executemany(
+            "update series_changes set incident_id = :incident_id where id = :id and incident_id is not :incident_id",
+            [{"id": id_, "incident_id": incident_id} for incident_id, ids in detected.members.items() for id_ in ids],
+        )
+        connection.executemany(DROP_CHANGE, [{"id": id_} for id_ in detected.dropped_ids])
+        connection.executemany("delete from incidents where id = ?", [(id_,) for id_ in detected.removed_incident_ids])
         connection.execute(MARK, {"seen": seen, "version": version, "now_us": now_us})
-
-
-def save_comment(
-    connection: sqlite3.Connection,
-    finding_id: str,
-    action: str,
-    *,
-    author: str,
-    text: str | None = None,
-    whole_range: bool = False,
-    now_us: int | None = None,
-) -> bool:
-    """Save a person's action on a finding or comment; return False if there is no such finding.
-
-    With `whole_range` the same is kept of every finding that came between the same two runs, but for withdrawn ones.
-
-    Raises: ValueError in words if author, action or text cannot be used.
-    """
-    author, text = " ".join(author.split()), (text or "").strip()
-    _check(action, author, text)
-    now_us = _now() if now_us is None else now_us
-    with write_transaction(connection):
-        findings = connection.execute(RANGE, {"id": finding_id, "whole_range": int(whole_range)}).fetchall()
-        for (change_id,) in findings:
-            comment = {"id": change_id, "action": action, "who": author, "text": text, "now_us": now_us}
-            connection.execute(ADD_COMMENT, comment)
-            if action in HANDLING:
-                handling = {"id": change_id, "handling": HANDLING[action]}
-                connection.execute("update findings set handling = :handling where id = :id", handling)
-    return bool(findings)
-
-
-def _check(action: str, author: str, text: str) -> None:
-    if action not in ACTIONS:
-        raise ValueError(f"{action[:40]!r} cannot be done with a finding; expected one of {', '.join(ACTIONS)}")
-    if not author:
-        raise ValueError("who: nobody is named; give the name that others know you by")
-    if len(author) > WHO_LIMIT:
-        raise ValueError(f"who: at most {WHO_LIMIT} characters; this has {len(author)}")
-    if action == "ignore" and not text:
-        raise ValueError("text: to ignore a finding, say why; others will want to know")
-    if action == "note" and not text:
-        raise ValueError("text: a note needs some words")
-    if len(text) > TEXT_LIMIT:
-        raise ValueError(f"text: at most {TEXT_LIMIT} characters; this has {len(text)}")
-
-
-def _now() -> int:
-    return time.time_ns() // 1000

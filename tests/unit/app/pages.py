@@ -212,18 +212,16 @@ def _compare(reader: sqlite3.Connection) -> list[str]:
 
 
 def _alerts(_reader: sqlite3.Connection) -> list[str]:
-    return ["/alerts", "/alerts?state=sent", "/findings.atom", "/findings.atom?direction=worse&suite=x&handling=any"]
+    return ["/alerts", "/alerts?state=sent", "/incidents.atom", "/incidents.atom?direction=worse&suite=x&status=any"]
 
 
-def _findings(reader: sqlite3.Connection) -> list[str]:
-    ids = [key for (key,) in reader.execute("select id from findings order by id")]
-    run_id = _read_value(reader, "select first_run_id from findings order by id limit 1")
-    filters = (
-        "state=any&handling=open&direction=worse&kind=step&suite=bench_models&model=Breaky&metric=speedup&branch=main"
-    )
-    queries = ["", "?limit=2", f"?run={run_id}", f"?{filters}", "?recovered=yes&subject=suite&since=2026-01-01"]
-    lists = [f"{page}{query}" for page in ("/findings", "/api/v1/findings") for query in queries]
-    ones = [f"{page}/{key}" for page in ("/findings", "/api/v1/findings") for key in ids]
+def _incidents(reader: sqlite3.Connection) -> list[str]:
+    ids = [key for (key,) in reader.execute("select id from incidents order by id")]
+    run_id = _read_value(reader, "select first_bad_run_id from incidents order by id limit 1")
+    filters = "state=any&status=open&direction=worse&suite=bench_models&model=Breaky&metric=speedup&branch=main"
+    queries = ["", "?limit=2", f"?run={run_id}", f"?{filters}", "?state=recovered&since=2026-01-01"]
+    lists = [f"{page}{query}" for page in ("/incidents", "/api/v1/incidents") for query in queries]
+    ones = [f"{page}/{key}" for page in ("/incidents", "/api/v1/incidents") for key in ids]
     return [*lists, *ones, "/", f"/runs/{run_id}", "/models/Breaky", "/trends?model=Breaky&metric=speedup", "/trends"]
 
 
@@ -231,7 +229,7 @@ def _findings(reader: sqlite3.Connection) -> list[str]:
 list_benched: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "compare": _compare,
     "alerts": _alerts,
-    "findings": _findings,
+    "incidents": _incidents,
     "models": _models,
     "trends": _trends,
 }

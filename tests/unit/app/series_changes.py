@@ -1,4 +1,4 @@
-"""Findings for tests, as detection gives them to the store."""
+"""Series changes and their incidents for tests, as detection gives them to the store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 import sqlite3
 from typing import Any
 
-from compileboard.collectors.store.dashboard.series_changes import save_findings
+from compileboard.app.incidents.assembly import IncidentAssembler
+from compileboard.app.queries.dashboard.incidents import list_commented_ids, load_incidents
+from compileboard.app.queries.dashboard.series_changes import load_changes
+from compileboard.collectors.store.dashboard.series_changes import DetectedRows, save_detected
 from tests.unit.app.benched import BREAK_ID, RUNS
 from tests.unit.app.seed import START_US
 
@@ -52,7 +55,7 @@ EVIDENCE: dict[str, Any] = {
     ],
     "points": {"before": 12, "after": 4},
 }
-_FINDING: dict[str, Any] = {
+_CHANGE: dict[str, Any] = {
     "id": "f" * 16,
     "kind": "step",
     "subject": "model",
@@ -84,41 +87,63 @@ _FINDING: dict[str, Any] = {
 }
 
 
-def make_finding(*, evidence: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    """Make a finding with some of it, or of its evidence, changed."""
-    return _FINDING | changes | {"evidence": json.dumps(EVIDENCE | (evidence or {}))}
+def make_change(*, evidence: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Make a change with some of it, or of its evidence, changed."""
+    return _CHANGE | changes | {"evidence": json.dumps(EVIDENCE | (evidence or {}))}
 
 
-def keep(store: sqlite3.Connection, *findings: dict[str, Any]) -> None:
-    """Store findings as a finished detection does."""
-    save_findings(store, findings, (), seen="{}", version=1, now_us=START_US + 3 * DAY_US)
+def keep(store: sqlite3.Connection, *changes: dict[str, Any], now_us: int = START_US + 3 * DAY_US) -> None:
+    """Store changes, and the incidents that they make, as a pass of detection does."""
+    save_detected(store, DetectedRows(changes), seen="{}", version=1, now_us=now_us)
+    stored = load_changes(store)
+    ranks = {run_id: rank for rank, run_id in enumerate(RUNS)}
+    assembled = IncidentAssembler(store, ranks).assemble(
+        stored,
+        load_incidents(store),
+        {change["id"] for change in changes},
+        list_commented_ids(store),
+        {(change.suite, change.branch) for change in stored},
+    )
+    detected = DetectedRows(
+        incidents=assembled.rows,
+        members=assembled.members,
+        moves=assembled.moves,
+        removed_incident_ids=assembled.removed_ids,
+    )
+    save_detected(store, detected, seen="{}", version=1, now_us=now_us)
 
 
 def keep_one_of_each(store: sqlite3.Connection) -> None:
-    """Store a finding of every state, kind, direction, subject and handling that there is."""
+    """Store an incident of every state, with changes of every kind, direction and subject that there is."""
     suite = {"subject": "suite", "model": "", "batch_size": 0, "metric": "geomean_speedup"}
     runs = {"subject": "runs", "model": "train", "suite": "", "metric": "recompile_count", "batch_size": 0}
     runs |= {"mode": "", "dtype": "", "device": "", "backend": "", "world_size": 0}
-    later = {"first_run_id": RUNS[2], "before_run_id": RUNS[1], "first_us": START_US + 2 * DAY_US}
+    later = {"first_run_id": RUNS[2], "low_run_id": RUNS[2], "high_run_id": RUNS[2], "before_run_id": RUNS[1]}
+    later |= {"first_us": START_US + 2 * DAY_US}
     missing = {"after_value": None, "relative": None, "p_value": None}
-    nothing = {
-        "before": None,
-        "after": None,
-        "commits": {"known": False},
-        "environment": [],
-        "causes": [],
-        "points": {},
-    }
+    alone: dict[str, Any] = {"environment": [], "causes": []}
+    nothing = alone | {"before": None, "after": None, "commits": {"known": False}, "points": {}}
     keep(
         store,
-        make_finding(),
-        make_finding(id="better", direction="better", model="Bert4", relative=0.2, before_value=1.5, after_value=1.8),
-        make_finding(id="suspected", state="suspected", confirmed_us=None, model="GPT2x4", metric="abs_latency_ms"),
-        make_finding(id="drift", kind="drift", metric="compilation_latency_s", relative=0.1, before_value=2.0),
-        make_finding(id="fails", metric="passes", before_value=1.0, after_value=0.0, relative=-1.0, model="Resnet18"),
-        make_finding(id="changed", metric="unique_graphs", direction="changed", relative=None, before_value=0.0),
-        make_finding(id="suite", **suite, recovered_run_id=RUNS[2]),
-        make_finding(id="gone", kind="vanished", model="Sleeper", **missing, **later),
-        make_finding(id="runs", **runs, **later, evidence=nothing),
-        make_finding(id="withdrawn", state="withdrawn", model="Hungry", **later),
-    )
+        make_change(),
+        make_change(id="changed", metric="unique_graphs", direction="changed", relative=None, before_value=0.0),
+        make_change(id="suite", **suite, recovered_run_id=RUNS[2]),
+        make_change(
+            id="better", direction="better", model="Bert4", relative=0.2, before_value=1.5, after_value=1.8,
+            branch="next",
+        ),
+        make_change(
+            id="unconfirmed", state="unconfirmed", confirmed_us=None, model="GPT2x4", metric="abs_latency_ms",
+            branch="other", **later, evidence=alone,
+        ),
+        make_change(
+            id="drift", kind="drift", model="Mlp", metric="compilation_latency_s", relative=0.1, before_value=2.0
+        ),
+        make_change(
+            id="fails", metric="passes", before_value=1.0, after_value=0.0, relative=-1.0, p_value=None,
+            model="Resnet18", branch="next", recovered_run_id=RUNS[2], evidence=alone,
+        ),
+        make_change(id="gone", kind="vanished", model="Sleeper", **missing, **later, evidence=alone),
+        make_change(id="runs", **runs, **later, evidence=nothing),
+        make_change(id="withdrawn", state="withdrawn", model="Hungry", branch="third", **later),
+    )  # fmt: skip

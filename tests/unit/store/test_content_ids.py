@@ -124,7 +124,7 @@ def test_what_points_elsewhere_to_a_thing_follows_it(old: Path) -> None:
         assert match_count == document_count > 0
         causes = [
             cause
-            for match_count in store.execute("select evidence from findings")
+            for match_count in store.execute("select evidence from series_changes")
             for cause in json.loads(match_count["evidence"])["causes"]
         ]
         linked = [parse_id(cause["break_id"]) for cause in causes if cause["kind"] == "graph_break"]

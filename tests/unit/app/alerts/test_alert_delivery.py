@@ -16,12 +16,13 @@ import pytest
 from compileboard.app.alerts.clock import DAYS
 from compileboard.app.alerts.delivery import ATTEMPTS, CLAIM_LIMIT_US, DAY_US, MINUTE_US, SendReport, send_due
 from compileboard.app.queries.dashboard.alerts import count_deliveries, list_deliveries
-from compileboard.collectors.store.dashboard.series_changes import save_comment, save_findings
+from compileboard.collectors.store.dashboard.incidents import save_comment
 from tests.tools.observed import ROOT
+from tests.unit.app.benched import RUNS
 from tests.unit.app.receiver import Hook, receive_http
-from tests.unit.app.series_changes import keep, make_finding
+from tests.unit.app.series_changes import keep, make_change
 
-NOW_US = make_finding()["confirmed_us"] + 3_600_000_000
+NOW_US = make_change()["confirmed_us"] + 3_600_000_000
 HEAD = """
 [channels.team]
 kind = "webhook"
@@ -31,6 +32,8 @@ timeout_s = {}
 name = "slower"
 channels = ["team"]
 """
+LATER: dict[str, Any] = dict.fromkeys(("first_run_id", "low_run_id", "high_run_id"), RUNS[2])
+LATER |= {"before_run_id": RUNS[1], "evidence": {"environment": [], "causes": []}}
 SEND = """import os, sys; from compileboard.app.alerts.delivery import send_due
 send_due(*sys.argv[1:3], os.environ, int(sys.argv[3]))"""
 
@@ -66,39 +69,39 @@ def sender(database: Path, hook: Hook) -> Sender:
 
 
 def list_ids(document: dict[str, Any]) -> list[str]:
-    return [finding["id"] for group in document["groups"] for finding in group["findings"]]
+    return [incident["id"] for incident in document["incidents"]]
 
 
-def test_a_finding_is_sent_once(sender: Sender, store: sqlite3.Connection) -> None:
-    keep(store, make_finding(id="a"))
+def test_an_incident_is_sent_once(sender: Sender, store: sqlite3.Connection) -> None:
+    keep(store, make_change(id="a"))
     assert sender.send().sent_count == 1
     assert sender.send(NOW_US + DAY_US).sent_count == 0
     (document,) = sender.hook.documents
-    assert (document["version"], document["rule"], list_ids(document)) == (1, "slower", ["a"])
-    assert document["title"].startswith("Breaky: speedup fell by 11.0 %, from 0.650× to 0.578×")
+    assert (document["version"], document["rule"], list_ids(document)) == (2, "slower", ["a"])
+    assert document["title"].startswith("Breaky: speedup −11% since e5f6a7b, cause: graph break")
 
 
-def test_many_findings_of_one_run_are_one_message(sender: Sender, store: sqlite3.Connection) -> None:
-    keep(store, *(make_finding(id=f"f{number}", model=f"m{number}") for number in range(43)))
+def test_many_changes_of_one_commit_are_one_incident(sender: Sender, store: sqlite3.Connection) -> None:
+    keep(store, *(make_change(id=f"f{number}", model=f"m{number}") for number in range(43)))
     assert sender.send().sent_count == 1
     (document,) = sender.hook.documents
-    assert document["title"].startswith("43 models got worse (speedup) between a1b2c3d4 (")
-    assert document["title"].endswith(": 2 commits")
-    assert len(list_ids(document)) == document["finding_count"] == 43
+    assert document["title"].startswith("43 models: speedup −11% since e5f6a7b")
+    (incident,) = document["incidents"]
+    assert len(incident["changes"]) == incident["change_count"] == 43
 
 
-def test_only_confirmed_open_and_wanted_findings_are_sent(sender: Sender, store: sqlite3.Connection) -> None:
+def test_only_confirmed_open_and_wanted_incidents_are_sent(sender: Sender, store: sqlite3.Connection) -> None:
     sender.write('model = ["m*"]\nleast_percent = 5\n')
     keep(
         store,
-        make_finding(id="good", model="m1"),
-        make_finding(id="suspected", model="m1", state="suspected", confirmed_us=None),
-        make_finding(id="withdrawn", model="m1", state="withdrawn"),
-        make_finding(id="better", model="m1", direction="better"),
-        make_finding(id="small", model="m1", relative=-0.049),
-        make_finding(id="other", model="resnet"),
-        make_finding(id="fails", model="m1", metric="passes", relative=None),
-        make_finding(id="known", model="m1"),
+        make_change(id="good", model="m1", suite="a"),
+        make_change(id="unconfirmed", model="m1", suite="b", state="unconfirmed", confirmed_us=None),
+        make_change(id="withdrawn", model="m1", suite="c", state="withdrawn"),
+        make_change(id="better", model="m1", suite="d", direction="better"),
+        make_change(id="small", model="m1", suite="e", relative=-0.049),
+        make_change(id="other", model="resnet", suite="f"),
+        make_change(id="fails", model="m1", suite="g", metric="passes", relative=None),
+        make_change(id="known", model="m1", suite="h"),
     )
     save_comment(store, "known", "acknowledge", author="Ada")
     sender.send()
@@ -106,7 +109,7 @@ def test_only_confirmed_open_and_wanted_findings_are_sent(sender: Sender, store:
 
 
 def test_a_first_start_sends_no_history_unless_it_is_asked_to(sender: Sender, store: sqlite3.Connection) -> None:
-    keep(store, make_finding(id="old", confirmed_us=NOW_US - 400 * DAY_US), make_finding(id="new"))
+    keep(store, make_change(id="old", suite="old", confirmed_us=NOW_US - 400 * DAY_US), make_change(id="new"))
     report = sender.send()
     assert report.notes == [
         "rule slower runs for the first time: it sends only what was confirmed in the last 24 hours"
@@ -119,18 +122,17 @@ def test_a_first_start_sends_no_history_unless_it_is_asked_to(sender: Sender, st
 
 def test_what_is_confirmed_weeks_after_its_run_is_not_lost(sender: Sender, store: sqlite3.Connection) -> None:
     sender.send()
-    late_us = NOW_US + 20 * DAY_US  # nobody looked for findings meanwhile, but alerts were sent each day
+    late_us = NOW_US + 20 * DAY_US  # nobody scanned meanwhile, but alerts were sent each day
     for day in range(1, 20):
         sender.send(NOW_US + day * DAY_US)
-    finding = make_finding(id="late", confirmed_us=NOW_US + DAY_US)
-    save_findings(store, [finding], (), seen="{}", version=1, now_us=late_us)
+    keep(store, make_change(id="late", confirmed_us=NOW_US + DAY_US), now_us=late_us)
     assert sender.send(late_us + MINUTE_US).sent_count == 1
     assert sender.send(late_us + 2 * DAY_US).sent_count == 0
 
 
 def test_a_rule_that_fits_more_sends_none_of_the_past(sender: Sender, store: sqlite3.Connection) -> None:
     sender.write('metric = "geomean_speedup"\n')
-    keep(store, make_finding(id="past"))
+    keep(store, make_change(id="past"))
     sender.send()
     sender.send(NOW_US + 30 * DAY_US)
     sender.write("")
@@ -140,7 +142,7 @@ def test_a_rule_that_fits_more_sends_none_of_the_past(sender: Sender, store: sql
 def test_a_server_that_fails_is_tried_again_later_each_time_and_given_up(
     sender: Sender, store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
-    keep(store, make_finding(id="a"))
+    keep(store, make_change(id="a"))
     sender.hook.answer = lambda number: 500
     now_us, moments = NOW_US, []
     for _minute in range(300):
@@ -158,14 +160,14 @@ def test_a_server_that_fails_is_tried_again_later_each_time_and_given_up(
 def test_what_is_new_has_its_own_attempts_and_does_not_change_the_message_that_failed(
     sender: Sender, store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
-    keep(store, make_finding(id="old"), make_finding(id="older", model="other"))
+    keep(store, make_change(id="old"), make_change(id="older", suite="other"))
     sender.hook.answer = lambda number: 503
     for minute in (0, 1, 6, 36):
         sender.send(NOW_US + minute * MINUTE_US)
-    keep(store, make_finding(id="new", model="another"))
+    keep(store, make_change(id="new", suite="another"))
     report = sender.send(NOW_US + 156 * MINUTE_US)
     assert (report.failed_count, report.retried_count) == (1, 1)
-    assert {row.finding_id: (row.state, row.attempt_count) for row in list_deliveries(reader).rows} == {
+    assert {row.incident_id: (row.state, row.attempt_count) for row in list_deliveries(reader).rows} == {
         "old": ("failed", 5),
         "older": ("failed", 5),
         "new": ("waiting", 1),
@@ -175,7 +177,7 @@ def test_what_is_new_has_its_own_attempts_and_does_not_change_the_message_that_f
 
 
 def test_what_failed_once_is_sent_once(sender: Sender, store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
-    keep(store, make_finding(id="a"))
+    keep(store, make_change(id="a"))
     sender.hook.answer = lambda number: 503 if number == 1 else 200
     assert "will be tried again" in sender.send().problems[0]
     assert sender.send(NOW_US + MINUTE_US).sent_count == 1
@@ -184,7 +186,7 @@ def test_what_failed_once_is_sent_once(sender: Sender, store: sqlite3.Connection
 
 
 def test_a_server_that_hangs_is_left_and_never_asked_again(sender: Sender, store: sqlite3.Connection) -> None:
-    keep(store, make_finding(id="a"))
+    keep(store, make_change(id="a"))
     sender.write("", timeout_s=1)
     sender.hook.answer = lambda number: None
     report = sender.send()
@@ -195,13 +197,13 @@ def test_a_server_that_hangs_is_left_and_never_asked_again(sender: Sender, store
 
 
 def test_a_redirect_is_not_followed(sender: Sender, store: sqlite3.Connection) -> None:
-    keep(store, make_finding(id="a"))
+    keep(store, make_change(id="a"))
     sender.hook.answer = lambda number: 307
     assert "answered 307, a redirect, which is not followed" in sender.send().problems[0]
 
 
 def test_an_address_never_shows_in_what_is_said(sender: Sender, store: sqlite3.Connection, reader: Any) -> None:
-    keep(store, make_finding(id="a"))
+    keep(store, make_change(id="a"))
     sender.environ["HOOK"] = "http://127.0.0.1:1/hunter2"
     assert "cannot connect to 127.0.0.1: Connection refused" in sender.send().problems[0]
     sender.environ["HOOK"] = "hunter2"
@@ -212,22 +214,22 @@ def test_an_address_never_shows_in_what_is_said(sender: Sender, store: sqlite3.C
     problems = sender.send(NOW_US + DAY_US).problems
     assert "answered 404 Not Found: no page at …, …" in problems[0]
     assert "hunter2" not in str(problems) + str(
-        [tuple(row) for row in reader.execute("select * from alert_deliveries")]
+        [tuple(row) for row in reader.execute("select * from incident_deliveries")]
     )
 
 
 def test_a_variable_that_is_not_set_costs_no_attempt(sender: Sender, store: sqlite3.Connection) -> None:
-    keep(store, make_finding(id="a"))
+    keep(store, make_change(id="a"))
     url = sender.environ.pop("HOOK")
     for minute in range(ATTEMPTS + 1):
         (problem,) = sender.send(NOW_US + minute * MINUTE_US).problems
-        assert problem.endswith("url_env names a variable that is not set; 1 finding wait")
+        assert problem.endswith("url_env names a variable that is not set; 1 incident wait")
     sender.environ["HOOK"] = url
     assert sender.send(NOW_US + DAY_US).sent_count == 1
 
 
 def test_two_senders_at_once_send_one_message(sender: Sender, store: sqlite3.Connection, reader: Any) -> None:
-    keep(store, *(make_finding(id=f"f{number}") for number in range(50)))
+    keep(store, *(make_change(id=f"f{number}", suite=f"s{number}") for number in range(50)))
     both = [sender.start(), sender.start()]
     assert [process.wait() for process in both] == [0, 0]
     assert sorted(id_ for document in sender.hook.documents for id_ in list_ids(document)) == sorted(
@@ -239,7 +241,7 @@ def test_two_senders_at_once_send_one_message(sender: Sender, store: sqlite3.Con
 def test_a_sender_killed_in_the_middle_leaves_an_unknown_and_nothing_is_sent_twice(
     sender: Sender, store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
-    keep(store, make_finding(id="a"))
+    keep(store, make_change(id="a"))
     sender.hook.answer = lambda number: None
     process = sender.start()
     assert sender.hook.came.wait(60)
@@ -254,19 +256,19 @@ def test_a_sender_killed_in_the_middle_leaves_an_unknown_and_nothing_is_sent_twi
 
 
 def test_quiet_hours_hold_everything_back_and_one_message_follows(sender: Sender, store: sqlite3.Connection) -> None:
-    keep(store, make_finding(id="a"))
+    keep(store, make_change(id="a"))
     here = NOW_US // MINUTE_US % 1440  # in UTC
     start, end = f"{(here // 60):02d}:00", f"{(here // 60 + 2) % 24:02d}:00"
     sender.write(f'quiet = "{start}-{end}"\n')
     assert (sender.send().sent_count, sender.send().waiting_count) == (0, 1)
-    keep(store, make_finding(id="b", model="other"))
+    keep(store, make_change(id="b", suite="other"))
     sender.send(NOW_US + 10 * MINUTE_US)
     assert sender.send(NOW_US + 120 * MINUTE_US).sent_count == 1
     assert sorted(list_ids(sender.hook.documents[0])) == ["a", "b"]
 
 
 def notice(store: sqlite3.Connection, now_us: int, **changes: Any) -> None:
-    save_findings(store, [make_finding(**changes)], (), seen="{}", version=1, now_us=now_us)
+    keep(store, make_change(**changes), now_us=now_us)
 
 
 def test_a_digest_waits_for_its_hour(sender: Sender, store: sqlite3.Connection) -> None:
@@ -287,7 +289,7 @@ def test_a_pass_a_day_at_the_hour_of_the_digest_sends_what_was_noticed_at_night(
     sender.send(today_us - DAY_US)
     notice(store, today_us - 6 * 60 * MINUTE_US, id="night")
     assert sender.send(today_us).sent_count == 1
-    notice(store, today_us + MINUTE_US, id="morning", model="other")
+    notice(store, today_us + MINUTE_US, id="morning", suite="other")
     assert sender.send(today_us + 2 * MINUTE_US).sent_count == 0
     assert sender.send(today_us + DAY_US).sent_count == 1
     assert [list_ids(document) for document in sender.hook.documents] == [["night"], ["morning"]]
@@ -296,10 +298,43 @@ def test_a_pass_a_day_at_the_hour_of_the_digest_sends_what_was_noticed_at_night(
 def test_what_somebody_dealt_with_while_it_waited_is_dropped(
     sender: Sender, store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
-    keep(store, make_finding(id="a"))
+    keep(store, make_change(id="a"))
     sender.hook.answer = lambda number: 500
     sender.send()
     save_comment(store, "a", "ignore", author="Ada", text="known")
     assert sender.send(NOW_US + DAY_US).sent_count == 0
     assert list_deliveries(reader).rows[0].error == "ignored before it was due"
     assert len(sender.hook.bodies) == 1
+
+
+def test_a_recovery_is_sent_once_to_who_was_told(sender: Sender, store: sqlite3.Connection) -> None:
+    keep(store, make_change(id="a"), make_change(id="b", metric="abs_latency_ms"))
+    sender.send()
+    keep(store, make_change(id="a", recovered_run_id=RUNS[2]), now_us=NOW_US + MINUTE_US)
+    assert sender.send(NOW_US + 2 * MINUTE_US).sent_count == 0  # its latency is still worse
+    back = make_change(id="b", metric="abs_latency_ms", recovered_run_id=RUNS[2])
+    keep(store, back, now_us=NOW_US + 3 * MINUTE_US)
+    assert [sender.send(NOW_US + minute * MINUTE_US).sent_count for minute in (4, 5, 6)] == [1, 0, 0]
+    assert [document["incidents"][0]["event"] for document in sender.hook.documents] == ["opened", "recovered"]
+    assert sender.hook.documents[1]["title"].startswith("Recovered")
+
+
+def test_a_recovery_is_not_sent_where_nobody_was_told_or_it_is_ignored(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
+    sender.send()
+    keep(store, make_change(id="a", recovered_run_id=RUNS[2]), make_change(id="b", suite="other"))
+    sender.send()
+    assert [list_ids(document) for document in sender.hook.documents] == [["b"]]
+    save_comment(store, "b", "ignore", author="Ada", text="known")
+    keep(store, make_change(id="b", suite="other", recovered_run_id=RUNS[2]), now_us=NOW_US + DAY_US)
+    assert sender.send(NOW_US + 2 * DAY_US).sent_count == 0
+
+
+def test_incidents_that_merge_are_not_sent_again(sender: Sender, store: sqlite3.Connection) -> None:
+    keep(store, make_change(id="a"))
+    keep(store, make_change(id="b", metric="abs_latency_ms", **LATER))
+    sender.send()
+    assert len(list_ids(sender.hook.documents[0])) == 2
+    keep(store, make_change(id="c", metric="recompiles", high_run_id=RUNS[2]))
+    assert sender.send(NOW_US + DAY_US).sent_count == 0

@@ -16,13 +16,12 @@ from compileboard.app.cli.alerts import describe_report
 from compileboard.app.cli.main import main
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.dashboard.deliveries import start_rule
-from compileboard.collectors.store.dashboard.series_changes import save_findings
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.hostile import BAD
 from tests.unit.app.receiver import receive_http
-from tests.unit.app.series_changes import keep, keep_one_of_each, make_finding
+from tests.unit.app.series_changes import keep, keep_one_of_each, make_change
 
-NOW_US = make_finding()["confirmed_us"] + 3_600_000_000
+NOW_US = make_change()["confirmed_us"] + 3_600_000_000
 RULES = """
 [channels.team]
 kind = "webhook"
@@ -45,7 +44,7 @@ def rules(database: Path, shared_app: Flask) -> Path:
 
 def test_without_rules_the_page_says_how_to_begin(client: FlaskClient) -> None:
     text = client.get("/alerts").get_data(as_text=True)
-    assert "Nobody is told yet" in text
+    assert "No alerts yet" in text
     assert "compileboard alerts example &gt; alerts.toml" in text
 
 
@@ -63,7 +62,7 @@ def test_a_password_that_is_given_for_its_variable_is_shown_nowhere(
     client: FlaskClient, rules: Path, database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules.write_text(RULES.replace("TEAM_HOOK", "hunter2").replace("TEAM_SECRET", "hunter2") + "since = 2000-01-01\n")
-    keep(store, make_finding())
+    keep(store, make_change())
     both = ("--db", str(database), "--rules", str(rules))
     assert [run("check", *both), run("send", *both), run("test", "slower", *both)] == [1, 1, 1]
     everything = "".join(capsys.readouterr()) + client.get("/alerts").get_data(as_text=True)
@@ -79,7 +78,7 @@ def test_mistakes_of_the_rules_are_shown(client: FlaskClient, rules: Path) -> No
 
 
 def test_what_was_sent_and_what_failed_is_shown(client: FlaskClient, rules: Path, store: sqlite3.Connection) -> None:
-    keep(store, make_finding(model=BAD))
+    keep(store, make_change(model=BAD))
     with receive_http() as hook:
         hook.answer = lambda number: 500
         send_due(store.execute("pragma database_list").fetchone()[2], str(rules), environ(hook.url), NOW_US)
@@ -95,16 +94,16 @@ def environ(url: str) -> dict[str, str]:
     return {"TEAM_HOOK": url, "TEAM_SECRET": "s3"}
 
 
-def test_the_feed_has_confirmed_findings_alone(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_the_feed_has_confirmed_incidents_that_are_worse(client: FlaskClient, store: sqlite3.Connection) -> None:
     keep_one_of_each(store)
-    answer = client.get("/findings.atom?direction=worse&suite=bench_models")
+    answer = client.get("/incidents.atom?direction=worse&suite=bench_models")
     assert answer.content_type == "application/atom+xml; charset=utf-8"
     root = ElementTree.fromstring(answer.data)
-    assert root.findtext(f"{A}id") == "tag:compileboard.invalid,2026:findings?direction=worse&suite=bench_models"
+    assert root.findtext(f"{A}id") == "tag:compileboard.invalid,2026:incidents?direction=worse&suite=bench_models"
     ids = [element.findtext(f"{A}id", "").rpartition("/")[2] for element in root.iter(f"{A}entry")]
-    assert sorted(ids) == ["drift", "fails", "f" * 16, "gone", "suite"]
+    assert sorted(ids) == ["drift", "fails", "f" * 16, "gone"]
     (own,) = [element for element in root.findall(f"{A}link") if element.get("rel") == "self"]
-    assert own.get("href") == "http://localhost/findings.atom?direction=worse&suite=bench_models"
+    assert own.get("href") == "http://localhost/incidents.atom?direction=worse&suite=bench_models"
     for entry in root.iter(f"{A}entry"):
         for name in ("title", "id", "updated", "published", "content"):
             assert entry.findtext(f"{A}{name}")
@@ -113,7 +112,7 @@ def test_the_feed_has_confirmed_findings_alone(client: FlaskClient, store: sqlit
 
 def list_entries(client: FlaskClient, address: str) -> tuple[list[str], str | None]:
     root = ElementTree.fromstring(client.get(address).data)
-    assert root.findtext(f"{A}id") == "tag:compileboard.invalid,2026:findings"
+    assert root.findtext(f"{A}id") == "tag:compileboard.invalid,2026:incidents"
     pages = {element.get("rel"): element.get("href") for element in root.findall(f"{A}link")}
     assert pages["self"] == f"http://localhost{address}"
     return [element.findtext(f"{A}id", "").rpartition("/")[2] for element in root.iter(f"{A}entry")], pages.get("next")
@@ -124,40 +123,40 @@ def test_the_feed_begins_with_what_was_confirmed_last_and_leads_to_the_rest(
 ) -> None:
     day_us = 86_400_000_000
     for number, name in enumerate(("first", "second", "third")):  # of the three the first is of the newest run
-        finding = make_finding(id=name, model=name, first_us=NOW_US - number * day_us)
-        save_findings(store, [finding], (), seen="{}", version=1, now_us=NOW_US + number * day_us)
-    ids, following = list_entries(client, "/findings.atom?limit=2")
+        change = make_change(id=name, suite=name, first_us=NOW_US - number * day_us)
+        keep(store, change, now_us=NOW_US + number * day_us)
+    ids, following = list_entries(client, "/incidents.atom?limit=2")
     assert ids == ["third", "second"]
     assert following is not None
     assert list_entries(client, following.removeprefix("http://localhost")) == (["first"], None)
 
 
 def test_the_feed_says_that_it_has_no_other_states(client: FlaskClient) -> None:
-    assert client.get("/findings.atom?state=confirmed").status_code == 200
-    answer = client.get("/findings.atom?state=suspected")
+    assert client.get("/incidents.atom?state=recovered").status_code == 200
+    answer = client.get("/incidents.atom?state=unconfirmed")
     assert answer.status_code == 400
-    assert "which has confirmed findings alone" in answer.get_data(as_text=True)
-    assert client.get("/findings.atom?cursor=x").status_code == 400
+    assert "the feed has confirmed incidents alone" in answer.get_data(as_text=True)
+    assert client.get("/incidents.atom?cursor=x").status_code == 400
 
 
 def test_the_feed_answers_304_to_who_has_it(client: FlaskClient, store: sqlite3.Connection) -> None:
-    keep(store, make_finding())
-    first = client.get("/findings.atom")
+    keep(store, make_change())
+    first = client.get("/incidents.atom")
     for name, validator in (("If-None-Match", "ETag"), ("If-Modified-Since", "Last-Modified")):
-        assert client.get("/findings.atom", headers={name: first.headers[validator]}).status_code == 304
+        assert client.get("/incidents.atom", headers={name: first.headers[validator]}).status_code == 304
 
 
 def test_hostile_text_is_text_in_the_feed(client: FlaskClient, store: sqlite3.Connection) -> None:
     bad = f"{BAD}\x00\x08]]>"
-    keep(store, make_finding(model=bad, suite=bad, evidence={"causes": [{"kind": bad, "word": bad, "label": bad}]}))
-    body = client.get("/findings.atom").data
+    keep(store, make_change(model=bad, suite=bad, evidence={"causes": [{"kind": bad, "word": bad, "label": bad}]}))
+    body = client.get("/incidents.atom").data
     assert b"<img" not in body
     assert "<img src=x onerror=alert(1)>" in ElementTree.fromstring(body).findtext(f"{A}entry/{A}title", "")
 
 
-def test_the_findings_page_leads_to_feed_and_alerts(client: FlaskClient) -> None:
-    text = client.get("/findings").get_data(as_text=True)
-    assert '<link rel="alternate" type="application/atom+xml" title="Findings" href="/findings.atom">' in text
+def test_the_incidents_page_leads_to_feed_and_alerts(client: FlaskClient) -> None:
+    text = client.get("/incidents").get_data(as_text=True)
+    assert '<link rel="alternate" type="application/atom+xml" title="Incidents" href="/incidents.atom">' in text
     assert 'href="/alerts"' in text
 
 
@@ -173,18 +172,18 @@ def test_the_command_checks_sends_and_lists(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rules.write_text(RULES + "since = 2000-01-01\n")
-    keep(store, make_finding())
+    keep(store, make_change())
     both = ("--db", str(database), "--rules", str(rules))
     assert run("check", *both) == 1
     output = capsys.readouterr().out
     assert "channel team: url_env, secret_env name variables that are not set here" in output
-    assert "slower → team, now: Breaky: speedup fell by 11.0 %" in output
+    assert "slower → team, now: Breaky: speedup −11%" in output
     with receive_http() as hook:
         for name, value in environ(hook.url).items():
             monkeypatch.setenv(name, value)
         assert [run("check", *both), run("send", "--dry-run", *both), len(hook.bodies)] == [0, 0, 0]
         assert [run("test", "slower", *both), run("send", *both), run("send", *both)] == [0, 0, 0]
-        assert [document["kind"] for document in hook.documents] == ["test", "findings"]
+        assert [document["kind"] for document in hook.documents] == ["test", "incidents"]
     assert run("list", "--db", str(database)) == 0
     assert "sent slower → team ffff" in capsys.readouterr().out
 

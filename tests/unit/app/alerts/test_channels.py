@@ -19,25 +19,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.alerts.delivery import send_message
+from compileboard.app.alerts.delivery import load_event, send_message
 from compileboard.app.alerts.mail import make_mail, send_mail, write_html
 from compileboard.app.alerts.message import AlertMessage, make_message, make_test_message
 from compileboard.app.alerts.rules import Channel
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
 from compileboard.app.alerts.webhooks import MOST_BLOCKS, SECTION_LIMIT, make_json, make_slack
-from compileboard.app.queries.dashboard.incidents import IncidentFilter, list_findings
+from compileboard.app.queries.dashboard.incidents import load_incidents
+from compileboard.collectors.store.dashboard.deliveries import AlertKey
 from tests.unit.app.hostile import BAD
 from tests.unit.app.receiver import Mailbox, receive_http, receive_mail
-from tests.unit.app.series_changes import EVIDENCE, keep, keep_one_of_each, make_finding
+from tests.unit.app.series_changes import EVIDENCE, keep, keep_one_of_each, make_change
 
 URL = "https://board.example.org/<x>"
 BREAKING = f"{BAD}\r\nBcc: evil@example.org\r\n\r\n<!channel> \u202e\ud800\x00*_~"
 MAIL = Channel("mail", "email", host="127.0.0.1", security="none", sender="Board <board@example.org>", to=("a@x.org",))
 
 
-def read(store: sqlite3.Connection, **changes: Any) -> AlertMessage:
-    everything = IncidentFilter(**changes)
-    return make_message("id1", "slower", list_findings(store, everything, limit=1000).rows, URL, 1_790_000_000_000_000)
+def read(store: sqlite3.Connection, event: str = "opened") -> AlertMessage:
+    loaded = (load_event(store, AlertKey(incident.id, event)) for incident in load_incidents(store))
+    events = [event for event in loaded if event is not None]
+    return make_message("id1", "slower", events, URL, 1_790_000_000_000_000)
 
 
 def make_hostile(store: sqlite3.Connection) -> AlertMessage:
@@ -51,10 +53,13 @@ def make_hostile(store: sqlite3.Connection) -> AlertMessage:
         "environment": [{"word": bad, "before": bad, "now": bad}],
         "before": EVIDENCE["before"] | {"commit": bad},
     }
-    names = {"suite": bad, "mode": bad, "branch": bad, "hardware": bad}
+    names = {"mode": bad, "branch": bad, "hardware": bad}
     keep(
         store,
-        *(make_finding(id=f"{bad}{index}", model=f"{bad}{index}", evidence=evidence, **names) for index in range(60)),
+        *(
+            make_change(id=f"{bad}{index}", suite=f"{bad}{index}", model=bad, evidence=evidence, **names)
+            for index in range(60)
+        ),
     )
     return read(store)
 
@@ -64,26 +69,28 @@ def list_texts(document: Any) -> list[str]:
 
 
 def test_a_message_names_what_changed_and_what_may_have_caused_it(store: sqlite3.Connection) -> None:
-    keep(store, make_finding())
+    keep(store, make_change())
     body = make_mail(read(store), MAIL).get_body(("plain",))
     assert body is not None
     text = body.get_content().replace("\r\n", "\n")
     for phrase in (
-        "Breaky: speedup fell by 11.0 %, from 0.650× to 0.578× · bench_models · inference",
-        "far outside the noise of 16 runs",
+        "Breaky: speedup −11% since e5f6a7b, cause: graph break",
+        "Breaky: speedup 0.65× → 0.578× (−11%)",
+        "  bench_models · inference · float32",
         "  torch 2.11.0 → 2.12.0\n",
-        "  2 commits by Ada, Kim\n  e5f6a7b8e5 Print the shape (Ada)\n",
-        "  graph break, new: call to print in Breaky.forward (0 → 2)\n",
-        f"  {URL}/findings/{'f' * 16}\n",
+        "  e5f6a7b Print the shape (Ada)\n",
+        "  ✓ First seen in e5f6a7b, the run where speedup changed\n",
+        f"  {URL}/incidents/{'f' * 16}\n",
     ):
         assert phrase in text
 
 
-def test_findings_of_every_kind_can_be_told_in_every_channel(store: sqlite3.Connection) -> None:
+def test_incidents_of_every_kind_can_be_sent_in_every_channel(store: sqlite3.Connection) -> None:
     keep_one_of_each(store)
+    assert read(store, "recovered").title.startswith("8 recovered: Recovered")
     message = read(store)
-    assert message.title.startswith("10 changes of ")
-    assert len(json.loads(make_json(message, URL))["groups"]) == len(message.groups)
+    assert message.title.startswith("8 incidents: ")
+    assert len(json.loads(make_json(message, URL))["incidents"]) == len(message.events)
     assert list_texts(json.loads(make_slack(message)))
     assert make_mail(message, MAIL).as_bytes()
 
@@ -103,9 +110,9 @@ def test_slack_gets_no_mention_no_link_and_nothing_longer_than_it_takes(store: s
 
 def test_json_keeps_other_peoples_words_as_they_are(store: sqlite3.Connection) -> None:
     document = json.loads(make_json(make_hostile(store), URL))
-    finding = document["groups"][0]["findings"][0]
-    assert finding["suite"] == BREAKING.replace("\ud800", "")
-    assert "\n" not in finding["title"] + document["title"]
+    incident = document["incidents"][0]
+    assert incident["branch"] == BREAKING.replace("\ud800", "")
+    assert "\n" not in incident["text"] + document["title"]
 
 
 def test_mail_has_the_headers_that_we_gave_it_alone(store: sqlite3.Connection) -> None:
@@ -212,7 +219,7 @@ def reach(box: Mailbox, to: Sequence[str] = ("a@x.org",)) -> Channel:
 def test_mail_goes_through_a_real_conversation(box: Mailbox) -> None:
     assert send(reach(box, ["Ann <a@x.org>", "b@x.org"]), {}) == ""
     (mail,) = box.mails
-    assert (mail["Subject"], mail["To"]) == ("Test of the rule slower", "Ann <a@x.org>, b@x.org")
+    assert (mail["Subject"], mail["To"]) == ("Test of rule slower", "Ann <a@x.org>, b@x.org")
     assert [command for command in box.commands if command.startswith(("mail", "rcpt"))] == [
         "mail FROM:<board@example.org>",
         "rcpt TO:<a@x.org>",

@@ -6,42 +6,69 @@ import sqlite3
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 
-from compileboard.app.analysis.incidents.messages import describe_commit_range, format_confidence
+from compileboard.app.analysis.incidents.messages import (
+    describe_commit_range,
+    describe_headline,
+    describe_values,
+    format_confidence,
+)
 from compileboard.app.format import format_times
-from compileboard.app.queries.dashboard.incidents import SeriesChange, load_findings
+from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.seed import START_US
-from tests.unit.app.series_changes import AFTER, keep, make_finding
+from tests.unit.app.series_changes import AFTER, keep, make_change
 
 
 def only(store: sqlite3.Connection, **changes: Any) -> SeriesChange:
     bench_suite(store)
-    keep(store, make_finding(**changes))
-    (finding,) = load_findings(store)
-    return finding
+    keep(store, make_change(**changes))
+    (change,) = load_changes(store)
+    return change
 
 
-@pytest.mark.parametrize("p_value", [0.0, 1e-95, 1e-40, 9.9e-5])
-def test_confidence_of_a_few_runs_is_no_frequency(
-    store: sqlite3.Connection, client: FlaskClient, p_value: float
+@pytest.mark.parametrize(
+    ("changes", "confidence"),
+    [
+        ({"p_value": 1e-95}, "p < 0.0001"),
+        ({"p_value": 0.003}, "p = 0.003"),
+        ({"p_value": 1e-9, "metric": "graph_breaks"}, "certain (count)"),
+        ({"p_value": None, "metric": "passes"}, "certain"),
+        ({"p_value": None, "kind": "vanished", "after_value": None}, "the rest of the suite went on"),
+    ],
+)
+def test_confidence_is_no_smaller_than_runs_can_show(
+    store: sqlite3.Connection, changes: dict[str, Any], confidence: str
 ) -> None:
-    finding = only(store, p_value=p_value, evidence={"points": {"before": 4, "after": 3}})
-    assert format_confidence(finding) == "far outside the noise of 7 runs"
-    page = client.get(f"/findings/{finding.id}").text
-    assert "far outside the noise of 7 runs" in page
-    assert "p = " not in page and "10⁹" not in page
+    assert format_confidence(only(store, **changes)) == confidence
 
 
-def test_confidence_that_runs_can_show_is_a_frequency(store: sqlite3.Connection) -> None:
-    assert format_confidence(only(store, p_value=1e-4)) == "noise makes such a change once in 10\u202f000 times"
+@pytest.mark.parametrize(
+    ("changes", "headline", "values"),
+    [
+        ({}, "speedup down 11%", "0.65× → 0.578×"),
+        ({"metric": "abs_latency_ms", "before_value": 0.119, "after_value": 0.307, "relative": 1.59},
+         "latency up 2.6×", "0.119 ms → 0.307 ms"),
+        ({"metric": "graph_breaks", "before_value": 0.0, "after_value": 2.0, "relative": None},
+         "graph breaks 0 → 2", "0 → 2"),
+        ({"metric": "graph_breaks", "before_value": 31551.0, "after_value": 40000.0, "relative": 0.27},
+         "graph breaks 31,551 → 40,000", "31,551 → 40,000"),
+        ({"metric": "compilation_latency_s", "kind": "drift", "relative": 0.1, "before_value": 2.0, "after_value": 2.2},
+         "compile time up gradually 10%", "2 s → 2.2 s"),
+        ({"metric": "passes", "direction": "better"}, "passes again", "failed → passed"),
+    ],
+)  # fmt: skip
+def test_a_headline_has_direction_and_size(
+    store: sqlite3.Connection, changes: dict[str, Any], headline: str, values: str
+) -> None:
+    change = only(store, **changes)
+    assert (describe_headline(change), describe_values(change)) == (headline, values)
 
 
 def test_range_within_a_minute_is_told_to_the_second(store: sqlite3.Connection) -> None:
-    finding = only(store, evidence={"after": AFTER | {"started_us": START_US + 7_000_000}})
-    assert "(2026-11-18 11:06:40) and " in describe_commit_range(finding)
-    assert "(2026-11-18 11:06:47)" in describe_commit_range(finding)
+    change = only(store, evidence={"after": AFTER | {"started_us": START_US + 7_000_000}})
+    assert "(2026-11-18 11:06:40) and " in describe_commit_range(change)
+    assert "(2026-11-18 11:06:47)" in describe_commit_range(change)
 
 
 def test_times_of_a_range_are_never_the_same_text_for_two_moments() -> None:

@@ -1,4 +1,4 @@
-"""Findings over the API: words for programs, and what a program may say."""
+"""Incidents over the API: text for programs, and what a program may do."""
 
 from __future__ import annotations
 
@@ -9,83 +9,93 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.unit.app.series_changes import keep, keep_one_of_each, make_finding
+from tests.unit.app.series_changes import keep_one_of_each
 
-ONE = f"/api/v1/findings/{'f' * 16}"
+ONE = f"/api/v1/incidents/{'f' * 16}"
 
 
 @pytest.fixture(autouse=True)
-def stored_changes(store: sqlite3.Connection) -> None:
+def stored(store: sqlite3.Connection) -> None:
     keep_one_of_each(store)
 
 
-def say(client: FlaskClient, action: str, body: Any) -> tuple[int, Any]:
+def post(client: FlaskClient, action: str, body: Any) -> tuple[int, Any]:
     answer = client.post(f"{ONE}/{action}", data=body if isinstance(body, (str, bytes)) else json.dumps(body))
     return answer.status_code, answer.json
 
 
 @pytest.mark.parametrize(
-    ("finding_id", "sentence"),
+    ("incident_id", "title", "sentences"),
     [
-        ("f" * 16, "Breaky: speedup fell by 11.0 %, from 0.650× to 0.578×"),
-        ("gone", "Sleeper: no longer measured"),
-        ("fails", "Resnet18: fails since then"),
-        ("drift", "Breaky: compile time crept down by 10.0 %, from 2 s to 0.578 s"),
-        ("suite", "suite bench_models: geomean speedup fell by 11.0 %, from 0.650× to 0.578×"),
-        ("runs", "runs of train: recompiles fell by 11.0 %, from 1 to 1"),
+        (
+            "f" * 16,
+            "Breaky: speedup down 11%, graph break",
+            [
+                "Breaky: speedup 0.65× → 0.578× (−11%)",
+                "Breaky: graphs 0 → 0.578 (+0.578)",
+                "Suite bench_models: geomean speedup 0.65× → 0.578× (−11%)",
+            ],
+        ),
+        ("gone", "Sleeper: no longer measured", ["Sleeper: no longer measured"]),
+        ("fails", "Resnet18: fails", ["Resnet18: fails"]),
+        ("drift", "Mlp: compile time up gradually 10%", ["Mlp: compile time 2 s → 0.578 s (+10%), gradually"]),
+        ("runs", "train: recompiles 0.65 → 0.578", ["train: recompiles 0.65 → 0.578 (−11%)"]),
     ],
 )
-def test_a_finding_says_what_it_is_in_a_sentence(client: FlaskClient, finding_id: str, sentence: str) -> None:
-    data = client.get(f"/api/v1/findings/{finding_id}").json["data"]  # type: ignore[index]
-    assert (data["sentence"], data["words"]) == (sentence, [])
-    assert isinstance(data["environment"], list) and isinstance(data["causes"], list)
-    assert data["recovered"] is (finding_id == "suite")
+def test_an_incident_has_a_title_and_its_changes(
+    client: FlaskClient, incident_id: str, title: str, sentences: list[str]
+) -> None:
+    data = client.get(f"/api/v1/incidents/{incident_id}").json["data"]  # type: ignore[index]
+    assert data["title"].startswith(title)
+    assert [change["sentence"] for change in data["changes"]] == sentences
+    assert (data["comments"], len(data["headlines"]) >= 1) == ([], True)
+
+
+def test_the_id_of_a_change_answers_with_its_incident(client: FlaskClient) -> None:
+    assert client.get("/api/v1/incidents/suite").json["data"]["id"] == "f" * 16  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
-    ("action", "handling"),
-    [("acknowledge", "acknowledged"), ("ignore", "ignored"), ("note", "open"), ("reopen", "open")],
+    ("action", "status", "owner"),
+    [
+        ("acknowledge", "acknowledged", "ci"),
+        ("ignore", "ignored", "ci"),
+        ("comment", "open", None),
+        ("reopen", "open", None),
+    ],
 )
-def test_an_action_answers_with_the_finding(client: FlaskClient, action: str, handling: str) -> None:
-    status, body = say(client, action, {"who": "ci", "text": "expected"})
-    assert (status, body["ok"], body["data"]["handling"]) == (200, True, handling)
-    (word,) = body["data"]["words"]
-    assert (word["action"], word["who"], word["text"], word["time_us"] > 0) == (action, "ci", "expected", True)
-    listed = client.get("/api/v1/findings?handling=any").json["data"]  # type: ignore[index]
-    assert {finding["id"]: finding["handling"] for finding in listed}["f" * 16] == handling
+def test_an_action_answers_with_the_incident(client: FlaskClient, action: str, status: str, owner: str | None) -> None:
+    code, body = post(client, action, {"author": "ci", "text": "expected"})
+    assert (code, body["ok"], body["data"]["status"], body["data"]["owner"]) == (200, True, status, owner)
+    (row,) = body["data"]["comments"]
+    assert (row["action"], row["author"], row["text"], row["time_us"] > 0) == (action, "ci", "expected", True)
+    listed = client.get("/api/v1/incidents?status=any").json["data"]  # type: ignore[index]
+    assert {incident["id"]: incident["status"] for incident in listed}["f" * 16] == status
 
 
 @pytest.mark.parametrize(
     ("action", "body", "message"),
     [
-        ("ignore", {"who": "ci"}, "text: to ignore a finding, say why"),
-        ("acknowledge", {}, "who: nobody is named"),
-        ("acknowledge", {"who": 3}, "who: expected a text, this is int"),
-        ("note", {"who": "ci", "text": None}, "text: a note needs some words"),
-        ("note", {"who": "ci", "words": "x"}, "words: there is no such field; known are who, text"),
-        ("note", "{", "body: expected a JSON object"),
-        ("note", "[]", "body: expected a JSON object"),
-        ("note", b"\xff", "body: expected a JSON object"),
-        ("note", '{"who": "ci", "text": "\\ud800"}', "body: expected a JSON object"),
+        ("ignore", {"author": "ci"}, "text: a reason is required"),
+        ("acknowledge", {}, "author: name is required"),
+        ("acknowledge", {"author": 3}, "author: expected a text, this is int"),
+        ("comment", {"author": "ci", "text": None}, "text: a comment needs text"),
+        ("comment", {"author": "ci", "words": "x"}, "words: there is no such field; known are author, text"),
+        ("comment", "{", "body: expected a JSON object"),
+        ("comment", "[]", "body: expected a JSON object"),
+        ("comment", b"\xff", "body: expected a JSON object"),
+        ("comment", '{"author": "ci", "text": "\\ud800"}', "body: expected a JSON object"),
     ],
 )
-def test_a_body_that_cannot_be_used_keeps_nothing(client: FlaskClient, action: str, body: Any, message: str) -> None:
-    status, answer = say(client, action, body)
+def test_a_body_that_cannot_be_used_saves_nothing(client: FlaskClient, action: str, body: Any, message: str) -> None:
+    status, answer = post(client, action, body)
     assert (status, answer["ok"], answer["error"][: len(message)]) == (400, False, message)
-    assert client.get(ONE).json["data"]["words"] == []  # type: ignore[index]
+    assert client.get(ONE).json["data"]["comments"] == []  # type: ignore[index]
 
 
-def test_what_is_not_there_and_what_is_not_possible_says_so(client: FlaskClient) -> None:
-    for method, address in ((client.get, "odd"), (client.post, "odd/note")):
-        answer = method(f"/api/v1/findings/{address}", data='{"who": "ci", "text": "x"}')
-        assert (answer.status_code, answer.json["error"][:25]) == (404, "There is no finding odd; ")  # type: ignore[index]
-    assert client.get(f"{ONE}/note").status_code == 405
-    assert client.post(f"{ONE}/note?who=ci", data='{"who": "ci", "text": "x"}').status_code == 400
+def test_what_is_not_there_is_404(client: FlaskClient) -> None:
+    for method, address in ((client.get, "odd"), (client.post, "odd/comment")):
+        answer = method(f"/api/v1/incidents/{address}", data='{"author": "ci", "text": "x"}')
+        assert (answer.status_code, answer.json["error"][:29]) == (404, "There is no incident odd; wha")
     assert client.post(f"{ONE}/odd", data="{}").status_code == 404
-
-
-def test_the_order_is_that_of_the_runs_and_then_of_ids(client: FlaskClient, store: sqlite3.Connection) -> None:
-    times = {"a": 3, "b": 1, "c": 2, "d": 2}
-    keep(store, *[make_finding(id=key, suite="order", first_us=at * 10**14) for key, at in times.items()])
-    rows = client.get("/api/v1/findings?suite=order").json["data"]  # type: ignore[index]
-    assert [row["id"] for row in rows] == ["a", "d", "c", "b"]
+    assert client.get(f"{ONE}/comment").status_code == 405

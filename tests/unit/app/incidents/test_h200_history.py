@@ -8,8 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from compileboard.app.analysis.incidents.messages import describe_finding
-from compileboard.app.queries.dashboard.incidents import SeriesChange, load_findings
+from compileboard.app.analysis.incidents.incident import make_incident
+from compileboard.app.analysis.incidents.messages import describe_series_change
+from compileboard.app.queries.dashboard.incidents import load_incidents
+from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.screens.fleet.comparison import read_comparison
@@ -26,7 +28,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connec
 
 
 def find(history: sqlite3.Connection, model: str, metric: str) -> SeriesChange:
-    (change,) = [finding for finding in load_findings(history) if (finding.model, finding.metric) == (model, metric)]
+    (change,) = [finding for finding in load_changes(history) if (finding.model, finding.metric) == (model, metric)]
     return change
 
 
@@ -36,7 +38,7 @@ def subject_of(history: sqlite3.Connection, run_id: str | None) -> str:
 
 def test_a_print_that_breaks_the_graph_halves_the_speedup_until_it_is_gone(history: sqlite3.Connection) -> None:
     change = find(history, "encoder", "speedup")
-    assert describe_finding(change) == "encoder: speedup fell by 53.6 %, from 7.924× to 3.674×"
+    assert describe_series_change(change) == "encoder: speedup 7.92× → 3.67× (−54%)"
     assert subject_of(history, change.first_run_id) == "encoder: print the largest value while we look for NaNs"
     assert subject_of(history, change.recovered_run_id) == "encoder: the NaNs are found, print nothing"
     assert {"graph_break"} <= {cause["kind"] for cause in change.evidence["causes"]}
@@ -58,16 +60,36 @@ def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(history: sql
     assert ranker.warning == ""
 
 
-def test_one_run_that_failed_is_no_finding(history: sqlite3.Connection) -> None:
-    failed = history.execute("select count(*) from results where status = 'failed'").fetchone()[0]
-    assert failed == 1
-    assert not [finding for finding in load_findings(history) if finding.metric == "passes"]
+def test_what_came_in_with_one_commit_is_one_incident(history: sqlite3.Connection) -> None:
+    incidents = sorted((make_incident(stored) for stored in load_incidents(history)), key=lambda row: row.first_us)
+    assert [(row.title, row.state, row.change_count) for row in incidents] == [
+        ("encoder: speedup down 54%, graph break at encoder.py:51", "recovered", 7),
+        ("ranker: speedup down 54%, graph break at ranker.py:70", "open", 9),
+        ("ranker: fails to compile, TorchRuntimeError at ranker.py:71", "recovered", 1),
+    ]
+    ranker = incidents[1]
+    assert (ranker.first_bad.short_commit, ranker.last_good and ranker.last_good.short_commit) == ("c7ed8b7", "bd77c9e")
+    assert [metric.label for metric in ranker.headlines] == ["Speedup", "Latency", "Warm compile time"]
+
+
+def test_the_cause_has_its_line_and_its_checks(history: sqlite3.Connection) -> None:
+    (ranker,) = (make_incident(stored) for stored in load_incidents(history) if stored.state == "open")
+    cause = ranker.cause
+    assert ranker.has_one_cause and cause is not None
+    assert (cause.file, cause.line, cause.function) == ("ranker.py", 70, "Ranker.forward")
+    assert cause.source_line == "known = known[torch.rand(len(known), device=known.device) < self.share]"
+    assert [(check.passed, check.text) for check in cause.checks] == [
+        (True, "First seen in c7ed8b7, the run where speedup changed"),
+        (True, "Explains the recompile after it: '___stack0' size mismatch at index 0. expected 24, actual 33"),
+        (True, "GPU, driver, torch and triton unchanged"),
+        (True, "Can explain all 9 changes"),
+    ]
 
 
 def test_a_run_that_lost_a_model_hides_no_step_of_the_suite(history: sqlite3.Connection) -> None:
     (change,) = [
         finding
-        for finding in load_findings(history)
+        for finding in load_changes(history)
         if (finding.subject, finding.metric) == ("suite", "geomean_speedup")
     ]
-    assert describe_finding(change) == "suite demo_history: geomean speedup fell by 37.3 %, from 5.876× to 3.685×"
+    assert describe_series_change(change) == "Suite demo_history: geomean speedup 5.88× → 3.69× (−37%)"

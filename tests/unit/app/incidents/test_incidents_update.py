@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.incidents.messages import describe_cause, describe_commit_range, describe_finding
+from compileboard.app.analysis.incidents.messages import describe_cause, describe_commit_range, describe_series_change
 from compileboard.app.analysis.metrics import BY_NAME
 from compileboard.app.incidents.detection import DetectedChange, detect, make_id, match
 from compileboard.app.incidents.series import Series
-from compileboard.app.incidents.update import UpdateReport, update_findings
-from compileboard.app.queries.dashboard.incidents import SeriesChange, list_finding_words, load_findings
+from compileboard.app.incidents.update import UpdateReport, update_incidents
+from compileboard.app.queries.dashboard.incidents import list_comments, load_incidents
+from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.store.dashboard.series_changes import SERIES, save_comment
+from compileboard.collectors.store.dashboard.incidents import save_comment
+from compileboard.collectors.store.dashboard.series_changes import SERIES
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.benched import ACCURACY, DAY_US, add_results, list_break, measure
@@ -54,10 +56,10 @@ def record(
 
 
 def look(store: sqlite3.Connection, database: Path, *, everything: bool = False) -> list[SeriesChange]:
-    update_findings(database, everything=everything)
+    update_incidents(database, everything=everything)
     return [
         finding
-        for finding in load_findings(store)
+        for finding in load_changes(store)
         if finding.subject == "model" and finding.metric in ("speedup", "passes")
     ]
 
@@ -65,14 +67,14 @@ def look(store: sqlite3.Connection, database: Path, *, everything: bool = False)
 def test_a_step_names_runs_levels_and_size(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
     (change,) = look(store, database)
-    assert (change.kind, change.direction, change.state, change.handling) == ("step", "worse", "confirmed", "open")
+    assert (change.kind, change.direction, change.state) == ("step", "worse", "confirmed")
     assert (change.before_run_id, change.first_run_id, change.low_run_id, change.high_run_id) == (
         run_of(N - 1),
         *[run_of(N)] * 3,
     )
     assert change.before_value == pytest.approx(2, rel=0.01) and change.relative == pytest.approx(-0.2, abs=0.01)
     assert change.evidence["points"] == {"before": N, "after": 4}
-    assert describe_finding(change).startswith("mlp: speedup fell by ")
+    assert describe_series_change(change) == "mlp: speedup 1.99× → 1.6× (−20%)"
 
 
 @pytest.mark.parametrize(
@@ -92,8 +94,8 @@ def test_a_speed_that_moved_with_eager_mode_is_not_worse(
         compiled *= 1 + NOISE[(day + 31) % 97] / 200
         values = {"speedup": eager / compiled, "eager_latency": eager, "abs_latency": compiled}
         add_results(store, run_of(day), measure(values=values, repeats={}), started_us=START_US + day * DAY_US)
-    update_findings(database)
-    changes = [finding for finding in load_findings(store) if finding.subject == "model"]
+    update_incidents(database)
+    changes = [finding for finding in load_changes(store) if finding.subject == "model"]
     assert {change.metric: change.direction for change in changes} == directions
     assert {change.first_run_id for change in changes} == {run_of(N)}
 
@@ -111,7 +113,7 @@ def test_a_finding_waits_for_a_second_run_to_be_confirmed(store: sqlite3.Connect
     (suspected,) = look(store, database)
     record(store, STEPPED[-1:], first=N + 2)
     (confirmed,) = look(store, database)
-    assert (suspected.state, suspected.confirmed_us) == ("suspected", None)
+    assert (suspected.state, suspected.confirmed_us) == ("unconfirmed", None)
     assert (confirmed.id, confirmed.state) == (suspected.id, "confirmed")
     assert confirmed.confirmed_us == START_US + (N + 2) * DAY_US
 
@@ -127,7 +129,7 @@ def test_what_was_suspected_and_not_borne_out_goes(store: sqlite3.Connection, da
     record(store, [2.0] * 6, first=N + 2)
     changes = look(store, database)
     assert [finding.recovered_run_id for finding in changes] in ([], [run_of(N + 2)])
-    assert all(finding.id == change.id and finding.state == "suspected" for finding in changes)
+    assert all(finding.id == change.id and finding.state == "unconfirmed" for finding in changes)
 
 
 def test_a_step_that_comes_again_is_a_finding_again(store: sqlite3.Connection, database: Path) -> None:
@@ -169,7 +171,7 @@ def test_ten_small_steps_are_found_although_none_crosses_a_threshold(store: sqli
 def test_a_model_that_fails_since_a_run_is_found(store: sqlite3.Connection, database: Path) -> None:
     record(store, [*FLAT, None, None, None])
     (change,) = look(store, database)
-    assert describe_finding(change) == "mlp: fails since then"
+    assert describe_series_change(change) == "mlp: fails"
     assert "failure, new: OOM" in map(describe_cause, change.evidence["causes"])
 
 
@@ -201,8 +203,8 @@ def test_a_suite_that_stopped_while_others_go_on_is_found_and_comes_back(
         for day in days:
             measured = [measure(suite=suite, values={"speedup": 1.5}, task=None) for suite in suites]
             add_results(store, run_of(day), *measured, started_us=START_US + day * DAY_US)
-        update_findings(database)
-        return [finding for finding in load_findings(store) if finding.subject == "suite"]
+        update_incidents(database)
+        return [finding for finding in load_changes(store) if finding.subject == "suite"]
 
     assert measure_on(range(12), "builtin", "nightly") == []
     assert measure_on(range(12, 21), "builtin") == []
@@ -213,10 +215,10 @@ def test_a_suite_that_stopped_while_others_go_on_is_found_and_comes_back(
         "confirmed",
         run_of(12),
     )
-    assert describe_finding(change) == "suite nightly: no longer measured"
+    assert describe_series_change(change) == "Suite nightly: no longer measured"
     assert [finding.recovered_run_id for finding in measure_on([23], "builtin", "nightly")] == [run_of(23)]
-    update_findings(database, everything=True)
-    assert [finding.recovered_run_id for finding in load_findings(store) if finding.subject == "suite"] == [run_of(23)]
+    update_incidents(database, everything=True)
+    assert [finding.recovered_run_id for finding in load_changes(store) if finding.subject == "suite"] == [run_of(23)]
 
 
 def test_runs_of_one_chosen_model_stop_no_other(store: sqlite3.Connection, database: Path) -> None:
@@ -255,21 +257,21 @@ def test_branches_are_series_of_their_own(store: sqlite3.Connection, database: P
 
 def test_new_runs_alone_are_looked_at(store: sqlite3.Connection, database: Path) -> None:
     record(store, FLAT)
-    assert update_findings(database).run_count == N
-    assert update_findings(database) == UpdateReport(0, 0, (), 0, 0)
+    assert update_incidents(database).run_count == N
+    assert update_incidents(database) == UpdateReport(0, 0, (), 0, 0)
     record(store, [2.0], first=N)
-    assert (update_findings(database).run_count, update_findings(database, everything=True).run_count) == (1, N + 1)
+    assert (update_incidents(database).run_count, update_incidents(database, everything=True).run_count) == (1, N + 1)
 
 
 def test_a_run_that_takes_the_place_of_a_deleted_one_is_looked_at(store: sqlite3.Connection, database: Path) -> None:
     record(store, FLAT)
-    assert update_findings(database).run_count == N
+    assert update_incidents(database).run_count == N
     delete_run(store, run_of(N - 1))
     record(store, [2.0], first=N)
-    assert update_findings(database).run_count == N
+    assert update_incidents(database).run_count == N
     delete_run(store, run_of(3))
     record(store, [2.0], first=N + 1)
-    assert update_findings(database).run_count == N
+    assert update_incidents(database).run_count == N
 
 
 def test_two_findings_never_have_one_id() -> None:
@@ -287,29 +289,32 @@ def test_day_by_day_finds_what_all_at_once_finds(store: sqlite3.Connection, data
     history = [*FLAT, *[1.6] * 6, *FLAT, *[2.4] * 25, None, None, None]
     for day, value in enumerate(history):
         record(store, [value], first=day)
-        update_findings(database)
+        update_incidents(database)
     grown = {
         (finding.id, finding.state, finding.recovered_run_id)
-        for finding in load_findings(store)
+        for finding in load_changes(store)
         if finding.state != "withdrawn"
     }
-    store.execute("delete from findings")
+    store.execute("delete from series_changes")
+    store.execute("delete from incidents")
     store.commit()
-    update_findings(database, everything=True)
-    whole = {(finding.id, finding.state, finding.recovered_run_id) for finding in load_findings(store)}
+    update_incidents(database, everything=True)
+    whole = {(finding.id, finding.state, finding.recovered_run_id) for finding in load_changes(store)}
     assert {row[1:] for row in grown} == {row[1:] for row in whole} and len(grown) == len(whole)
 
 
 def test_what_people_said_stays_when_a_finding_is_withdrawn(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
     (change,) = look(store, database)
-    save_comment(store, change.id, "acknowledge", author="Ada", text="on it")
+    save_comment(store, str(change.incident_id), "acknowledge", author="Ada", text="on it")
     for day in range(N - 4, N):
         delete_run(store, run_of(day))
     record(store, [3.0, 1.0, 3.0, 1.0, 3.0, 1.0], first=N + 4)
     (again,) = [finding for finding in look(store, database) if finding.id == change.id]
-    assert again.handling == "acknowledged"
-    assert [(word.who, word.text) for word in list_finding_words(store, change.id)] == [("Ada", "on it")]
+    assert [(row.author, row.text) for row in list_comments(store, str(again.incident_id))] == [("Ada", "on it")]
+    assert {incident.status for incident in load_incidents(store) if incident.id == again.incident_id} == {
+        "acknowledged"
+    }
 
 
 def test_a_running_run_is_not_looked_at(store: sqlite3.Connection, database: Path) -> None:
@@ -332,7 +337,7 @@ def test_a_wrong_answer_is_a_failure(store: sqlite3.Connection, database: Path) 
         failed = wrong(status="failed", reason="fail_accuracy", process_id=f"{run_of(day)}/accuracy", sequence=900)
         Ingestor(store).ingest(run_of(day), [failed], now_us=START_US)
     (change,) = look(store, database)
-    assert describe_finding(change) == "mlp: fails since then"
+    assert describe_series_change(change) == "mlp: fails"
 
 
 def test_a_run_that_lost_a_model_is_no_best_and_no_step_of_its_suite(
@@ -340,10 +345,8 @@ def test_a_run_that_lost_a_model_is_no_best_and_no_step_of_its_suite(
 ) -> None:
     history = [0.7] * 12 + [None] * 3
     record(store, history, others=("a", "b", "c", "d"))  # 0.7 of five lost: the mean of the others is the highest ever
-    update_findings(database)
-    steps = [
-        finding.metric for finding in load_findings(store) if finding.subject == "suite" and finding.kind == "step"
-    ]
+    update_incidents(database)
+    steps = [finding.metric for finding in load_changes(store) if finding.subject == "suite" and finding.kind == "step"]
     assert "geomean_speedup" not in steps
     (series,) = client.get("/api/v1/trend?metric=speedup").json["data"]["series"]  # type: ignore[index]
     assert [point["is_incomplete"] for point in series["points"]] == [False] * 12 + [True] * 3

@@ -53,7 +53,7 @@ def write_frames() -> Iterator[str]:
 
 def write_columns() -> Iterator[str]:
     """Yield the tables of the columns of the main frames."""
-    for name in ("runs", "compiles", "compilations", "graph_breaks", "recompiles", "results", "findings"):
+    for name in ("runs", "compiles", "compilations", "graph_breaks", "recompiles", "results", "incidents"):
         columns = list_methods(Board)[name].columns
         own = [column for column in columns if name != "compilations" or column.name not in FIELDS]
         yield from ("", f"### `board.{name}()`", "", "| column | dtype | meaning |", "|---|---|---|")

@@ -85,8 +85,8 @@ def test_what_is_not_there_is_a_lookup_error_in_the_api_s_words(board: Board, cl
     for path, read in (
         ("runs/NONE", lambda: board.run("NONE")),
         ("runs/5", lambda: board.run(5)),  # type: ignore[arg-type]
-        ("findings/none", lambda: board.finding("none")),
-        ("findings/5", lambda: board.finding(5)),  # type: ignore[arg-type]
+        ("incidents/none", lambda: board.incident("none")),
+        ("incidents/5", lambda: board.incident(5)),  # type: ignore[arg-type]
         ("graph_breaks/5", lambda: board.graph_break(5)),  # type: ignore[arg-type]
         ("models?run=NONE", lambda: board.models(run="NONE")),
         ("trend?break=99", lambda: board.trend(break_=99)),
@@ -216,7 +216,7 @@ FIGURES: dict[str, Any] = {
     "phases": lambda board: board.run(RUN).phases_figure(board.run(RUN).compiles()["id"][0]),
     "guards": lambda board: board.run(board.runs(name="zoo_recompiles")["id"][0]).guards_figure(),
     "ranks": lambda board: board.run(board.runs(name="train_ddp")["id"][0]).ranks_figure(),
-    "finding": lambda board: board.finding(board.findings(subject="model")["id"][0]).figure(),
+    "incident": lambda board: board.incident(board.incidents(model="Breaky")["id"][0]).figure(),
 }
 
 
@@ -303,10 +303,11 @@ def test_a_run_shows_itself_and_hostile_text_is_text(board: Board) -> None:
     assert (run.compiles()["function"].str.contains(MARKUP, regex=False)).any()
 
 
-def test_a_trend_marks_the_findings_of_its_series(board: Board, client: FlaskClient) -> None:
+def test_a_trend_marks_the_changes_of_its_series(board: Board, client: FlaskClient) -> None:
     trend = board.trend("speedup", model="Breaky")
-    findings = board.findings(model="Breaky", metric="speedup", state="any", handling="any", subject="model")
-    assert {change.id for change in trend.changes} <= set(findings["id"]) and trend.changes
+    incidents = board.incidents(model="Breaky", metric="speedup", state="any", status="any")
+    assert {change.incident_id for change in trend.changes} <= set(incidents["id"]) and trend.changes
+    assert len(board.incident(incidents["id"][0]).frame()) == incidents["change_count"][0]
     marks = [text for trace in trend.figure().data if trace.yaxis == "y2" for text in trace.hovertext or ()]
     page = client.get("/trends?model=Breaky&metric=speedup&suite=bench_models").text
     assert marks and all(text.partition(":")[0] in page for text in marks)

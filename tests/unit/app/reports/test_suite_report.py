@@ -34,7 +34,8 @@ from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES as TABLES
 from compileboard.app.web.run.shell import REPORTS
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
-from tests.unit.app.seed import START_US, insert
+from tests.unit.app.seed import START_US
+from tests.unit.app.series_changes import keep, make_change
 
 SUITE = "bench_models"
 PERIOD = Period(START_US - DAY_US, START_US + 10 * DAY_US)
@@ -228,20 +229,15 @@ def test_a_period_that_is_none_is_refused_in_words(given: Any, sentence: str) ->
 
 
 @pytest.mark.usefixtures("suite")
-def test_findings_of_the_period_are_in_it(store: sqlite3.Connection) -> None:
-    series = {"subject": "model", "suite": SUITE, "model": HOSTILE, "mode": MLP.mode, "dtype": MLP.dtype}
-    series |= {"device": "cuda", "hardware": "NVIDIA H200", "backend": "inductor", "dynamic": 0, "batch_size": 8}
-    what = {"kind": "step", "direction": "worse", "state": "confirmed", "metric": "speedup", "before_value": 1.2}
-    when = {"first_run_id": RUNS[1], "found_us": START_US, "changed_us": START_US, "evidence": "{}"}
-    numbers = {"after_value": 1.0, "relative": -1 / 6, "p_value": 1e-4, "world_size": 1, "branch": "main"}
+def test_incidents_of_the_period_are_in_it(store: sqlite3.Connection) -> None:
+    series = {"suite": SUITE, "model": HOSTILE, "mode": MLP.mode, "dtype": MLP.dtype, "hardware": "NVIDIA H200"}
     for number, first_us in enumerate((START_US + DAY_US, START_US - 9 * DAY_US)):
-        insert(store, "findings", id=f"F{number}", first_us=first_us, **series, **what, **when, **numbers)
+        keep(store, make_change(id=f"F{number}", branch=f"b{number}", first_us=first_us, **series))
     suite = read(store)
-    assert [finding.id for finding in suite.findings] == ["F0"]
-    assert "speedup fell by 16.7 %, from 1.200× to 1.000×" in write(suite, "html")
-    assert "speedup fell by 16.7 %" in write(suite, "md") and "speedup fell by 16.7 %" in write(
-        suite, "csv", "findings"
-    )
+    assert ([incident.id for incident in suite.incidents], [change.id for change in suite.changes]) == (["F0"], ["F0"])
+    assert "speedup down 11%" in write(suite, "html") and "speedup down 11%" in write(suite, "md")
+    assert "speedup down 11%" in write(suite, "csv", "incidents")
+    assert "speedup 0.65× → 0.578×" in write(suite, "csv", "changes")
 
 
 @pytest.mark.usefixtures("suite")

@@ -11,8 +11,8 @@ import pytest
 
 from compileboard.app import follow as following
 from compileboard.app.cli.main import main
-from compileboard.app.incidents.update import update_findings
-from compileboard.app.queries.dashboard.incidents import load_findings
+from compileboard.app.incidents.update import update_incidents
+from compileboard.app.queries.dashboard.series_changes import load_changes
 from compileboard.collectors.store.connection import DATABASE_VERSION
 from tests.tools.observed import processes_of, wait_for
 from tests.tools.serving import serving
@@ -30,7 +30,7 @@ def _follower(database: Path) -> list[int]:
 def test_the_server_finds_what_changed_by_itself(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
     with serving(database):
-        changes = wait_for(lambda: load_findings(store))
+        changes = wait_for(lambda: load_changes(store))
     assert {finding.metric for finding in changes if finding.subject == "model"} == {"speedup"}
 
 
@@ -56,7 +56,7 @@ def test_what_goes_wrong_is_said_once_and_tried_again(
     def wait(_seconds: float) -> bool:
         if next(looks) == 2:
             store.execute(f"pragma user_version = {DATABASE_VERSION}")
-        return bool(load_findings(store))
+        return bool(load_changes(store))
 
     assert following.follow(str(database), "", {}, wait) == 0
     lines = capsys.readouterr().err.splitlines()
@@ -69,7 +69,7 @@ def test_a_database_that_cannot_be_used_ends_it_with_2(tmp_path: Path, capsys: p
 
 
 def test_it_stays_small_until_something_ends(store: sqlite3.Connection, database: Path) -> None:
-    update_findings(database)
+    update_incidents(database)
     code = "import sys; from compileboard.app import follow\n"
     code += f"print(follow._scan({str(database)!r}), 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

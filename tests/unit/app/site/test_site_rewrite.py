@@ -63,7 +63,7 @@ def test_what_is_left_out_becomes_text_or_goes(link: str, becomes: str | None) -
 
 
 def test_forms_and_feeds_go_whole() -> None:
-    assert _rewrite('a<link rel="alternate" type="application/atom+xml" href="/feed/findings.atom">b') == "ab"
+    assert _rewrite('a<link rel="alternate" type="application/atom+xml" href="/incidents.atom">b') == "ab"
     assert _rewrite('a<form method="post" action="/x">\n<button>Pin</button></form>b') == "ab"
 
 

@@ -136,10 +136,10 @@ CHANGES = (
     PIN,
     "/runs/R1/delete",
     "/runs/R1/restore",
-    "/findings/F1",
+    "/incidents/F1",
     "/imports",
     "/api/v1/imports",
-    "/api/v1/findings/F1/note",
+    "/api/v1/incidents/F1/comment",
     "/api/v1/deleted_runs/R1/restore",
 )
 
@@ -158,9 +158,9 @@ def test_an_open_address_is_read_only_until_writes_are_allowed(
 def test_every_address_that_changes_something_is_among_those_tested() -> None:
     rules = create_app(Settings()).url_map.iter_rules()
     posts = {rule.rule for rule in rules if rule.methods and rule.methods - {"GET", "HEAD", "OPTIONS"}}
-    assert len(posts) == len(CHANGES) + 3  # of findings the API has four alike
+    assert len(posts) == len(CHANGES) + 3  # of incidents the API has four alike
     assert all(
-        rule.endswith(("annotate", "delete", "restore", "imports", "<finding_id>")) or "findings" in rule
+        rule.endswith(("annotate", "delete", "restore", "imports", "<incident_id>")) or "incidents" in rule
         for rule in posts
     )
 

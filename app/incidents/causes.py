@@ -1,0 +1,251 @@
+"""Candidates for the cause of an incident, each with its checks; the one with most checks passed comes first."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from compileboard.app.analysis.incidents.messages import describe_cause, find_metric_of, shorten_commit
+from compileboard.app.analysis.metrics import PASSES
+from compileboard.app.format import format_plural
+from compileboard.app.queries.dashboard.causes import (
+    CodeLocation,
+    get_failed_result,
+    is_compile_failure,
+    list_break_locations,
+    list_cause_locations,
+    list_run_files,
+)
+from compileboard.app.queries.dashboard.series_changes import SeriesChange
+
+MOST_CAUSES = 5
+MOST_OTHERS = 12
+_REASON_LIMIT = 300
+# The rest of the evidence follows from these, or is a count of them.
+_KINDS = ("failure", "graph_break", "recompile", "environment", "setting", "eager_mode")
+_NEAR_LINES = 1  # breaks so near each other are of one statement
+_STACK = "___stack"  # torch's name of a value that a graph break left
+_TIMES = {"speedup", "abs_latency_ms", "compilation_latency_s", "warm_compilation_latency_s", "compile_s"}
+_BREAKS = {"graph_breaks", "unique_graph_breaks", "graph_break_count", "graph_breaks_per_model"}
+_GRAPHS = {"calls_captured", "unique_graphs", "compile_count", "cudagraph_skips", "autograd_captures"}
+_RECOMPILES = {"recompiles", "recompile_count", "recompiles_per_model", "recompile_limit_count", "fallbacks_to_eager"}
+_EXPLAINED = {
+    "graph_break": _TIMES | _BREAKS | _GRAPHS | {"geomean_speedup", "dynamo_peak_mem_gb", "compression_ratio"},
+    "recompile": _TIMES | _RECOMPILES | _GRAPHS | {"geomean_speedup", "dynamo_peak_mem_gb", "compression_ratio"},
+    "failure": {"passes", "pass_ratio"},
+    "eager_mode": {"speedup", "eager_latency_ms", "geomean_speedup"},
+}
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]*\n\s*([^\n]*)')
+
+
+class CauseFinder:
+    """Puts the evidence of an incident's changes together."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def find(self, lead: SeriesChange, changes: Sequence[SeriesChange]) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the likely causes, and what else changed in the same range, in words."""
+        if lead.metric == PASSES.name and lead.kind != "vanished" and lead.direction == "worse":
+            return [self._describe_failure(lead)], []
+        rows: dict[tuple[str, str], tuple[dict[str, Any], SeriesChange]] = {}
+        for change in sorted(changes, key=lambda change: (change.first_run_id != lead.first_run_id, change.id)):
+            for row in change.evidence.get("causes") or ():
+                key = (row["kind"], str(row.get("break_id") or row.get("cause_id") or row["label"]))
+                rows.setdefault(key, (row, change))
+        causes = [
+            *self._list_breaks(lead, rows.values()),
+            *self._list_recompiles(lead, rows.values()),
+            *_list_environment(lead),
+            *(_make(row["kind"], _describe_setting(row)) for row, _of in rows.values() if row["kind"] == "setting"),
+            *(_make("eager_mode", row["label"]) for row, _of in rows.values() if row["kind"] == "eager_mode"),
+        ]
+        causes = _join_recompiles_of_breaks(_merge_near(causes))
+        for cause in causes:
+            cause["checks"] += [*_check_environment(lead, cause), *_check_explained(cause, changes)]
+        causes.sort(key=lambda cause: (-_count_passed(cause), _KINDS.index(cause["kind"]), -(cause["after"] or 0)))
+        others = [describe_cause(row) for row, _of in rows.values() if _is_other(row)]
+        return causes[:MOST_CAUSES], others[:MOST_OTHERS]
+
+    def _list_breaks(
+        self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]]
+    ) -> list[dict[str, Any]]:
+        own = [(row, of) for row, of in rows if row["kind"] == "graph_break" and row["word"] in ("new", "more often")]
+        locations = list_break_locations(self._connection, _ids(own, "break_id"), lead.first_run_id)
+        causes = []
+        for row, of in own:
+            location = locations.get(row.get("break_id") or "")
+            cause = _make("graph_break", f"Graph break{_at(location)}", row, location)
+            cause["checks"] = [_check_first_seen(lead, of, row)]
+            causes.append(cause)
+        return causes
+
+    def _list_recompiles(
+        self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]]
+    ) -> list[dict[str, Any]]:
+        own = [(row, of) for row, of in rows if row["kind"] == "recompile" and row["word"] in ("new", "more often")]
+        locations = list_cause_locations(self._connection, _ids(own, "cause_id"))
+        causes = []
+        for row, of in own:
+            location = locations.get(row.get("cause_id") or "")
+            cause = _make("recompile", f"Recompile{_at(location)}", row, location)
+            cause["checks"] = [_check_first_seen(lead, of, row)]
+            causes.append(cause)
+        return causes
+
+    def _describe_failure(self, lead: SeriesChange) -> dict[str, Any]:
+        """Describe how a model failed first: torch's error, and the user's line in its traceback."""
+        failed = get_failed_result(self._connection, lead.first_run_id, lead.suite, lead.model)
+        labels = [str(row["label"]) for row in lead.evidence.get("causes") or () if row["kind"] == "failure"]
+        if failed is None or not failed.message:
+            return _make("failure", (failed and (failed.accuracy or failed.reason)) or (labels or ["Failed"])[0])
+        error, _newline, _rest = failed.message.partition("\n")
+        name, _colon, message = error.partition(": ")
+        location = self._find_user_line(failed.message, lead.first_run_id)
+        cause = _make("failure", f"{name[:100]}{_at(location)}", None, location)
+        detail = re.search(r"got (\w+\(.*?\))\.?\n", failed.message)
+        cause["reason"] = f"{message}{f': {detail[1]}' if detail else ''}"[:_REASON_LIMIT]
+        cause["is_compile_failure"] = is_compile_failure(self._connection, lead.first_run_id, name)
+        cause["checks"] = [_check(True, f"First failed in {_name_first(lead)}"), *_check_environment(lead, cause)]
+        return cause
+
+    def _find_user_line(self, message: str, run_id: str) -> CodeLocation | None:
+        """Return the innermost line of a traceback that is in a file of the user's."""
+        own = [match for match in _FRAME.finditer(message) if "site-packages" not in match[1]]
+        if not own:
+            return None
+        path, line, source_line = own[-1].groups()
+        known = [file for file in list_run_files(self._connection, run_id) if path.endswith(f"/{file}") or path == file]
+        file = max(known, key=len, default=path.rpartition("/")[2])
+        return CodeLocation(file, None, int(line), source_line.strip() or None, int(line), "")
+
+
+def _make(
+    kind: str, text: str, row: dict[str, Any] | None = None, location: CodeLocation | None = None
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "text": text[:_REASON_LIMIT],
+        "reason": (location.reason if location and location.reason else (row or {}).get("label") or "")[:_REASON_LIMIT],
+        "file": location and location.file,
+        "line": location and location.line,
+        "run_line": location and location.run_line,
+        "source_line": location and location.source_line,
+        "function": location and location.function,
+        "source": location and location.source,
+        "break_id": (row or {}).get("break_id"),
+        "cause_id": (row or {}).get("cause_id"),
+        "before": (row or {}).get("before"),
+        "after": (row or {}).get("after"),
+        "also": [],
+        "checks": [],
+    }
+
+
+def _at(location: CodeLocation | None) -> str:
+    if location is None or not location.file:
+        return ""
+    if location.line is None:
+        return f" in {location.function}" if location.function else ""
+    return f" at {location.file}:{location.line}"
+
+
+def _ids(rows: Iterable[tuple[dict[str, Any], SeriesChange]], name: str) -> list[str]:
+    return [row[name] for row, _of in rows if row.get(name)]
+
+
+def _list_environment(lead: SeriesChange) -> list[dict[str, Any]]:
+    causes = []
+    for part in lead.evidence.get("environment") or ():
+        text = f"{part.get('word')} {part.get('before') or 'unknown'} → {part.get('now') or 'unknown'}"
+        causes.append(_make("environment", text) | {"checks": [_check(True, f"Changed with {_name_first(lead)}")]})
+    return causes
+
+
+def _describe_setting(row: dict[str, Any]) -> str:
+    if row.get("before") is None and row.get("after") is None:
+        return f"Setting {row['label']} changed"
+    return f"Setting {row['label']}: {row.get('before')} → {row.get('after')}"
+
+
+def _is_other(row: dict[str, Any]) -> bool:
+    is_cause = row["kind"] in ("graph_break", "recompile") and row["word"] in ("new", "more often")
+    return not is_cause and row["kind"] not in ("setting", "eager_mode")
+
+
+def _merge_near(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merge graph breaks of one statement: print(x.item()) breaks twice."""
+    merged: list[dict[str, Any]] = []
+    for cause in sorted(causes, key=lambda cause: -(cause["after"] or 0)):
+        near = next((other for other in merged if _is_near(cause, other)), None)
+        if near is None:
+            merged.append(cause)
+        else:
+            near["also"].append(cause["reason"])
+    return merged
+
+
+def _is_near(cause: dict[str, Any], other: dict[str, Any]) -> bool:
+    same = cause["kind"] == other["kind"] == "graph_break" and cause["file"] and cause["file"] == other["file"]
+    lines = (cause["line"], other["line"])
+    return bool(same and None not in lines and abs(lines[0] - lines[1]) <= _NEAR_LINES)
+
+
+def _join_recompiles_of_breaks(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Take recompiles for a value that a graph break left as explained by the break."""
+    breaks = {cause["function"]: cause for cause in causes if cause["kind"] == "graph_break" and cause["function"]}
+    own = []
+    for cause in causes:
+        broken = breaks.get(cause["function"])
+        if cause["kind"] == "recompile" and broken and (cause["source"] or "").find(_STACK) >= 0:
+            text = cause["reason"].removeprefix("tensor ")
+            broken["checks"].append(_check(True, f"Explains the recompile after it: {text}"))
+            broken["explains_recompiles"] = True
+        else:
+            own.append(cause)
+    return own
+
+
+def _check(passed: bool, text: str) -> dict[str, Any]:
+    return {"passed": passed, "text": text[:_REASON_LIMIT]}
+
+
+def _check_first_seen(lead: SeriesChange, of: SeriesChange, row: dict[str, Any]) -> dict[str, Any]:
+    verb = "First seen in" if row["word"] == "new" else "More often since"
+    metric = find_metric_of(lead).label.lower()
+    if of.first_run_id == lead.first_run_id:
+        return _check(True, f"{verb} {_name_first(of)}, the run where {metric} changed")
+    return _check(False, f"{verb} {_name_first(of)}, not the run where {metric} changed")
+
+
+def _name_first(change: SeriesChange) -> str:
+    after = change.evidence.get("after") or {}
+    return shorten_commit(after.get("commit")) or f"run {change.first_run_id}"
+
+
+def _check_environment(lead: SeriesChange, cause: dict[str, Any]) -> list[dict[str, Any]]:
+    """Check whether anything but the code changed; unknown where a run next to the change is gone."""
+    if cause["kind"] == "environment" or not lead.evidence.get("before") or not lead.evidence.get("after"):
+        return []
+    changed = [str(part.get("word")) for part in lead.evidence.get("environment") or ()]
+    if changed:
+        return [_check(False, f"{', '.join(changed)} changed as well")]
+    return [_check(True, "GPU, driver, torch and triton unchanged")]
+
+
+def _check_explained(cause: dict[str, Any], changes: Sequence[SeriesChange]) -> list[dict[str, Any]]:
+    names = _EXPLAINED.get(cause["kind"])
+    if names is None:
+        return []
+    names = names | (_RECOMPILES if cause.get("explains_recompiles") else set())
+    explained = sum(change.metric in names for change in changes)
+    total = len(changes)
+    if explained == total:
+        return [_check(True, f"Can explain {'the change' if total == 1 else f'all {total} changes'}")]
+    return [_check(False, f"Can explain {explained} of {format_plural(total, 'change')}")]
+
+
+def _count_passed(cause: dict[str, Any]) -> int:
+    return sum(check["passed"] for check in cause["checks"])

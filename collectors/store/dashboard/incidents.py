@@ -1,0 +1,120 @@
+"""What people do with incidents and say of them. The one writer of comments, status, owner and reason."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import NamedTuple
+
+from compileboard.collectors.store.connection import write_transaction
+
+ACTIONS = ("acknowledge", "ignore", "comment", "reopen")
+# What an action makes of an incident's status; a comment leaves it.
+STATUS = {"acknowledge": "acknowledged", "ignore": "ignored", "reopen": "open"}
+AUTHOR_LIMIT = 100
+TEXT_LIMIT = 20_000
+
+ADD_COMMENT = """
+insert into incident_comments (incident_id, action, author, text, time_us)
+values (:id, :action, :author, nullif(:text, ''), :now_us)
+"""
+SET_STATUS = """
+update incidents
+set status = :status, owner = :owner, reason = :reason
+where id = :id
+"""
+# The same words of several changes of one range, from when each change had a discussion of its own, come once.
+COPY_COMMENTS = """
+insert into incident_comments (incident_id, action, author, text, time_us)
+select :target, c.action, c.author, c.text, c.time_us
+from incident_comments as c
+where c.incident_id = :source
+  and not exists (
+    select 1
+    from incident_comments as o
+    where o.incident_id = :target
+      and (o.action, o.author, o.time_us) = (c.action, c.author, c.time_us)
+      and o.text is c.text
+  )
+order by c.id
+"""
+COPY_DELIVERIES = """
+insert into incident_deliveries
+select rule, channel, :target, event, state, message_id, attempt_count, error, due_us, queued_us, changed_us
+from incident_deliveries
+where incident_id = :source
+on conflict do nothing
+"""
+# Somebody looks after all of it; what nobody answered yet is open although a part of it was ignored.
+COPY_STATUS = """
+update incidents
+set (status, owner, reason) = (select o.status, o.owner, o.reason from incidents as o where o.id = :source)
+where id = :target
+  and (
+    :is_split
+    or instr('ignored open acknowledged', status)
+      < instr('ignored open acknowledged', (select o.status from incidents as o where o.id = :source))
+  )
+"""
+
+
+class IncidentMove(NamedTuple):
+    """The discussion, status and alerts of an incident that another one gets: merged, or split off from it."""
+
+    source_id: str
+    target_id: str
+    is_split: bool
+
+
+def save_comment(
+    connection: sqlite3.Connection,
+    incident_id: str,
+    action: str,
+    *,
+    author: str,
+    text: str | None = None,
+    now_us: int | None = None,
+) -> bool:
+    """Save a person's action on an incident or comment; return False if there is no such incident.
+
+    Raises: ValueError in words if author, action or text cannot be used.
+    """
+    author, text = " ".join(author.split()), (text or "").strip()
+    _check(action, author, text)
+    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    with write_transaction(connection):
+        if connection.execute("select 1 from incidents where id = ?", (incident_id,)).fetchone() is None:
+            return False
+        comment = {"id": incident_id, "action": action, "author": author, "text": text, "now_us": now_us}
+        connection.execute(ADD_COMMENT, comment)
+        if action in STATUS:
+            owner = None if action == "reopen" else author
+            reason = text if action == "ignore" else None
+            values = {"id": incident_id, "status": STATUS[action], "owner": owner, "reason": reason}
+            connection.execute(SET_STATUS, values)
+    return True
+
+
+def move_discussion(connection: sqlite3.Connection, move: IncidentMove) -> None:
+    """Copy one incident's comments, status and alerts to another; the caller holds the transaction."""
+    values = {"source": move.source_id, "target": move.target_id}
+    connection.execute(COPY_STATUS, values | {"is_split": int(move.is_split)})
+    connection.execute(COPY_COMMENTS, values)
+    connection.execute(COPY_DELIVERIES, values)
+    if not move.is_split:
+        connection.execute("delete from incident_deliveries where incident_id = :source", values)
+
+
+def _check(action: str, author: str, text: str) -> None:
+    if action not in ACTIONS:
+        raise ValueError(f"action: {action[:40]!r} is unknown; expected one of {', '.join(ACTIONS)}")
+    if not author:
+        raise ValueError("author: name is required")
+    if len(author) > AUTHOR_LIMIT:
+        raise ValueError(f"author: at most {AUTHOR_LIMIT} characters; this has {len(author)}")
+    if action == "ignore" and not text:
+        raise ValueError("text: a reason is required to ignore an incident")
+    if action == "comment" and not text:
+        raise ValueError("text: a comment needs text")
+    if len(text) > TEXT_LIMIT:
+        raise ValueError(f"text: at most {TEXT_LIMIT} characters; this has {len(text)}")
