@@ -1,1 +1,1 @@
-"""Whether advice helps, counted by following it."""
+"""Advice on graph breaks and recompiles, followed literally."""

@@ -1,0 +1,54 @@
+"""Follow suggested fixes to the letter, and say what became of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from compileboard.collectors.fixes.breaks.program import with_settings
+from compileboard.collectors.fixes.fix import SuggestedFix
+from tests.integration.fixes.running import Outcome, is_equal, run_text
+
+Verdict = Literal["crash", "wrong result", "no effect", "fewer", "none left"]
+SILENT = {"function_pure", "print_removed"}  # their cost says that nothing is printed
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What came of fixes that were followed."""
+
+    verdict: Verdict
+    note: str
+
+
+def apply_fixes(text: str, suggestions: Sequence[SuggestedFix]) -> str:
+    """Return a program with the edits and settings of fixes."""
+    lines = text.splitlines()
+    edits = {edit.line: edit for suggested in suggestions for edit in suggested.edits}
+    for _, edit in sorted(edits.items(), reverse=True):
+        lines[edit.line - 1 : edit.line - 1 + edit.line_count] = edit.replacement
+    changed = "\n".join(lines) + "\n"
+    settings = dict.fromkeys(setting for suggested in suggestions for setting in suggested.settings)
+    return with_settings(changed, *settings) if settings else changed
+
+
+def follow(text: str, suggestions: Sequence[SuggestedFix], folder: Path) -> Followed:
+    """Apply fixes of one kind to a program, run it beside the program without, and compare."""
+    kind = suggestions[0].fix.kind
+    before, eager = run_text(text, folder), run_text(text, folder, "eager")
+    after = run_text(apply_fixes(text, suggestions), folder)
+    is_silent = any(suggested.fix.id in SILENT for suggested in suggestions)
+    if after.error is not None:
+        return Followed("crash", after.error)
+    if not is_equal(after.result, eager.result) or not (is_silent or after.printed == eager.printed):
+        return Followed("wrong result", f"{after.result} {after.printed}")
+    old, new = count_trouble(before, kind), count_trouble(after, kind)
+    verdict: Verdict = "none left" if new == 0 else "fewer" if new < old else "no effect"
+    return Followed(verdict, f"{old} → {new}: {dict(after.gb_ids)}")
+
+
+def count_trouble(outcome: Outcome, kind: str) -> int:
+    """Count the recompiles, or the breaks and the functions that run eagerly for them."""
+    return len(outcome.recompiles) if kind == "recompile" else outcome.trouble_count
