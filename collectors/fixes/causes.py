@@ -14,6 +14,8 @@ from heapq import heapify, heappop, heappush
 from typing import Annotated, Literal
 
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
+from compileboard.collectors.fixes.break_sites.hints import HintWarning, list_hint_warnings
+from compileboard.collectors.fixes.break_sites.labels import title_breaks
 from compileboard.collectors.fixes.fix import BreakFacts, RecompileFacts, SuggestedFix
 from compileboard.collectors.fixes.recompile_fixes import suggest_recompile_fixes
 from compileboard.collectors.fixes.recorded import (
@@ -24,7 +26,7 @@ from compileboard.collectors.fixes.recorded import (
     RecordedRun,
     SourceLines,
 )
-from compileboard.collectors.fixes.titles import title_break, title_recompile
+from compileboard.collectors.fixes.titles import title_recompile
 
 _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
@@ -72,6 +74,7 @@ class Cause:
     content_ids: tuple[int, ...] = field(default=(), metadata=_PRIVATE)  # of its graph breaks, or recompile causes
     fingerprints: Annotated[tuple[str, ...], "Fingerprints of its graph breaks, or recompile causes."] = ()
     hints: Annotated[tuple[str, ...], "What to do, in torch's words."] = ()
+    hint_warnings: Annotated[tuple[HintWarning, ...], "Those of the hints that have no effect here, and why."] = ()
     code: Annotated[SourceLines | None, "The user's source around it; null where it was not kept."] = None
     fixes: tuple[SuggestedFix, ...] = field(default=(), metadata=_PRIVATE)
 
@@ -273,8 +276,9 @@ def _make_break_cause(
 ) -> Cause:
     first = members[0]
     skipped_count = sum(event.outcome == "skipped" for event in events)
-    titles = dict.fromkeys(title_break(m.gb_type, m.reason, m.explanation, m.source_line) for m in members)
+    breaks = []
     fixes: dict[str, SuggestedFix] = {}
+    warnings: dict[str, HintWarning] = {}
     for member in members:
         part = code.find(member.file, member.line)
         facts = BreakFacts(
@@ -293,12 +297,14 @@ def _make_break_cause(
             skipped_count=skipped_count,
             torch_version=run.torch_version,
         )
+        breaks.append(facts)
+        warnings |= {warning.hint: warning for warning in list_hint_warnings(facts)}
         for suggested in suggest(facts):
             fixes.setdefault(suggested.fix.id, suggested)
     return Cause(
         number=0,
         kind="graph_break",
-        title=", then ".join(list(titles)[:2]),
+        title=title_breaks(breaks),
         fingerprint=first.fingerprint,
         saved_us=None,
         is_eager=skipped_count > 0,
@@ -315,6 +321,7 @@ def _make_break_cause(
         content_ids=tuple(member.id for member in members),
         fingerprints=tuple(member.fingerprint for member in members),
         hints=tuple(dict.fromkeys(hint for member in members for hint in member.hints)),
+        hint_warnings=tuple(warnings.values()),
         code=code.find(first.file, first.line),
         fixes=tuple(fixes.values()),
     )

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from compileboard.collectors.contract.categories import label_category
 
 MOST_VALUES = 4
-_BUILTIN = re.compile(r"builtin (?:operator|function)\s+`?(?P<name>[\w.]+)`?")
-_CALL = re.compile(r"`(?P<name>[A-Za-z_][\w.]*)`")
-_BRANCH = re.compile(r"^(?:el)?(?P<word>if|while|assert)\b")
 _LONGEST_SOURCE = 60
 _STATES = {
     "grad_mode": "Grad mode changes between calls",
@@ -19,27 +15,6 @@ _STATES = {
     "deterministic": "Deterministic algorithms change between calls",
     "backend_mismatch": "The backend callable changes between calls",
 }
-
-
-def title_break(gb_type: str | None, reason: str, explanation: str | None, source_line: str | None) -> str:
-    """Return a graph break's short title."""
-    kind, line = gb_type or "", (source_line or "").strip()
-    if kind.startswith("Data-dependent branching"):
-        word = _BRANCH.match(line)
-        return f"{word['word']} on a tensor value" if word else "Branch on a tensor value"
-    if kind.startswith("Unsupported Tensor.item()"):
-        return ".item() reads a tensor's value"
-    if kind.startswith("Dynamic shape operator"):
-        return "Output shape depends on tensor values"
-    if kind.startswith("Data dependent operator"):
-        return "Operator reads a tensor's value"
-    if kind.startswith("Failed to trace builtin operator"):
-        name = _BUILTIN.search(f"{explanation or ''} {reason}")
-        return f"{name['name']}() breaks the graph" if name else kind
-    if kind.startswith("Attempted to call function marked as skipped"):
-        name = _CALL.search(explanation or "")
-        return f"{name['name']}() cannot be traced" if name else kind
-    return kind or reason.strip().split("\n")[0][:160] or "Graph break without a reason"
 
 
 def title_recompile(

@@ -45,7 +45,7 @@ def test_causes_name_the_users_lines(workplace: Workplace) -> None:
     assert sum(cause.saved_us or 0 for cause in causes) <= run["compile_us"]
     by_kind = {cause.kind: cause for cause in causes}
     branch, size = by_kind["graph_break"], by_kind["recompile"]
-    assert (branch.title, branch.line) == ("if on a tensor value, then print() breaks the graph", 7)
+    assert (branch.title, branch.line) == ("`if` on a tensor, then `print` call", 7)
     assert branch.code is not None and '        print("positive")' in branch.code.lines
     assert any(part.recompile_keys for part in branch.resumed)
     assert size.title.endswith("changes: 3 → 5") and size.place_count == 2

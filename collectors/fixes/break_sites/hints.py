@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
 from compileboard.collectors.fixes.break_sites.labels import name_builtin
 from compileboard.collectors.fixes.break_sites.number_use import list_uses
@@ -17,10 +18,10 @@ _AVOIDED = re.compile(r"Avoid calling `[^`]*?(\w+)`")
 
 @dataclass(frozen=True)
 class HintWarning:
-    """A hint of torch's that is better not followed, and why: each was run."""
+    """A hint of torch's that is better not followed, and why."""
 
-    hint: str
-    reason: str
+    hint: Annotated[str, "The hint, in torch's words."]
+    reason: Annotated[str, "Why it does not help."]
 
 
 def list_hint_warnings(facts: BreakFacts) -> list[HintWarning]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from compileboard.collectors.fixes.break_sites.statement import dotted_name, find_statement
 from compileboard.collectors.fixes.fix import BreakFacts
@@ -60,6 +61,7 @@ _LABELS = {
     "GB8985": "`.requires_grad_()` call",
     "GB9186": "`torch.autograd.grad` call",
 }
+_CONSEQUENCES = ("GB0092", "GB7000")
 _BUILTIN = re.compile(r"builtin (?:operator )?`?([A-Za-z_]\w*)`?")
 _QUALNAME = re.compile(r"module: (?P<module>[^,]*), qualname: (?P<name>[\w.]+)")
 _BRANCHES = {"if": "`if` on a tensor", "while": "`while` on a tensor", "assert": "`assert` on a tensor"}
@@ -94,6 +96,12 @@ def label_break(facts: BreakFacts) -> str:
         return "`.tolist()` on a tensor"
     first = (facts.gb_type or facts.reason).strip().split("\n")[0]
     return _LABELS.get(gb_id) or first[:120] or "Graph break without a reason"
+
+
+def title_breaks(breaks: Sequence[BreakFacts]) -> str:
+    """Return the title of breaks with one cause: what an earlier break leaves is not named beside it."""
+    own = [facts for facts in breaks if facts.gb_id not in _CONSEQUENCES] or breaks
+    return ", then ".join(list(dict.fromkeys(label_break(facts) for facts in own))[:2])
 
 
 def _name_written(facts: BreakFacts, skipped: str) -> str:
