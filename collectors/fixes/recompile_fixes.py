@@ -50,7 +50,7 @@ _FLOAT = re.compile(r"-?(?:\d+\.\d*|\d*\.?\d+e[-+]?\d+|nan|inf)")
 _COUNT = re.compile(r"(?:\+|-)=")
 _LAYER = re.compile(r"(?:^|_)(?:idx|index|layer|layer_id|depth)$|layer", re.IGNORECASE)
 _LOOP_OR_BRANCH = (
-    r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\]]*\b{name}\b[^\]]*\]"
+    r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\]:]*\b{name}\b[^\]:]*\]"
 )
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
 _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
@@ -169,6 +169,10 @@ def _needs_value(facts: RecompileFacts) -> bool:
     """Return True if the code needs the number at the compile: it recompiled twice, or its line loops or branches."""
     if len(facts.values) > 1 or facts.recompile_count > 1:
         return True
+    return _is_in_loop_or_branch(facts)
+
+
+def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
     name = re.escape(name_source(facts.source))
     return bool(re.search(_LOOP_OR_BRANCH.format(name=name), facts.source_line or ""))
 
@@ -198,6 +202,8 @@ def _other(facts: RecompileFacts) -> Chosen:
 
 def _global(facts: RecompileFacts) -> Chosen:
     expected = facts.values[0] if facts.values else ""
+    if _INT.fullmatch(expected) and _is_in_loop_or_branch(facts):
+        return {"int-that-the-code-needs": ()}
     if _INT.fullmatch(expected):
         return {"global-number": _dynamic(_source(facts), facts)}
     return {"global-number" if _FLOAT.fullmatch(expected) else "global-value": ()}
@@ -209,6 +215,8 @@ def _attribute(facts: RecompileFacts) -> Chosen:
         return {"training": ()}
     if {"missing", "present", "absent"} & set(facts.values) or "hasattr" in facts.reason:
         return {"attribute-that-comes": ()}
+    if _INT.fullmatch(expected) and _is_in_loop_or_branch(facts):
+        return {"int-that-the-code-needs": ()}
     if _INT.fullmatch(expected):
         attribute = source.rpartition(".")[2]
         if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):

@@ -261,6 +261,58 @@ for step in range(3):
     result.append(total_loss(losses))
 """
 
+_PAST = """\
+import torch
+
+@torch.compile
+def attend(x, past):
+    for keys, values in past:
+        x = x + torch.softmax(x @ keys.t(), -1) @ values
+    return x
+
+result = []
+for length in (3, 4, 5):
+    past = [(torch.ones(length, 4), torch.full((length, 4), 2.0)) for _ in range(2)]
+    result.append(attend(torch.ones(2, 4), past))
+"""
+_STEPS = """\
+import torch
+
+class Diffusion(torch.nn.Module):
+    steps = 2
+
+    def forward(self, x):
+        for _ in range(self.steps):
+            x = self.denoise(x)
+        return x
+
+    def denoise(self, x):
+        return x * 0.5
+
+model, result = Diffusion(), []
+compiled = torch.compile(model)
+for steps in (2, 3, 4):
+    model.steps = steps
+    result.append(compiled(torch.ones(3)))
+"""
+_TABLE = """\
+import torch
+
+class Lookup(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.ones(2, 4))
+
+    def forward(self, x):
+        return (x @ self.table.t()).sum()
+
+lookup, result = Lookup(), []
+compiled = torch.compile(lookup)
+for step in range(4):
+    result.append(compiled(torch.ones(1, 4)))
+    lookup.table = torch.cat([lookup.table, torch.ones(1, 4)])
+"""
+
 USER_PROGRAMS = (
     UserProgram(
         "tokens",
@@ -448,6 +500,44 @@ USER_PROGRAMS = (
         edit_program(
             _EXTRA_KEYS,
             ("torch.tensor(1.0 * step)}", 'torch.tensor(1.0 * step), "auxiliary": torch.tensor(0.0)}'),
+        ),
+    ),
+    UserProgram(
+        "past",
+        _PAST,
+        ("size-of-several-inputs",),
+        edit_program(
+            _PAST,
+            (
+                "    result.append(",
+                "    for tensor in (tensor for pair in past for tensor in pair):\n"
+                "        torch._dynamo.maybe_mark_dynamic(tensor, 0)\n"
+                "    result.append(",
+            ),
+        ),
+    ),
+    UserProgram(
+        "steps",
+        _STEPS,
+        ("int-that-the-code-needs",),
+        edit_program(
+            _STEPS,
+            (
+                "compiled = torch.compile(model)",
+                "compiled = model\nmodel.denoise = torch.compile(model.denoise)",
+            ),
+        ),
+    ),
+    UserProgram(
+        "table",
+        _TABLE,
+        ("size-of-a-parameter",),
+        edit_program(
+            _TABLE,
+            (
+                "import torch\n",
+                "import torch\n\ntorch.compiler.config.dynamic_sources = \"L['self']._buffers['table']\"\n",
+            ),
         ),
     ),
 )

@@ -69,7 +69,7 @@ VALUE_FIXES = (
     Fix(
         id="int-that-the-code-needs",
         kind="recompile",
-        keys=("int_value",),
+        keys=("int_value", "global_value", "module_attribute"),
         title="Keep the loop or branch on {source} in the caller and compile its body",
         applies="A loop, branch or index needs the number at the compile, whatever dynamic says.",
         cost="More compiled calls.",
