@@ -137,7 +137,7 @@ SIZE_FIXES = (
         kind="recompile",
         keys=("tensor_size",),
         title="Pad dimension {dim} of {source} to 2, or accept one compile for a size of 0 or 1",
-        applies="A size is 0 or 1, which is compiled in even for a dynamic dimension.",
+        applies="A size of 0 or 1 is compiled in, dynamic or not.",
         cost="Padding changes sums and means unless the code masks it.",
         before=_FIRST_ONE,
         after=edit_program(_FIRST_ONE, (_CALL, _PAD)),
@@ -147,7 +147,7 @@ SIZE_FIXES = (
         kind="recompile",
         keys=("symbolic_shape",),
         title="Pad dimension {dim} of {source} to 2, or accept one compile for a size of 0 or 1",
-        applies="The dimension is dynamic, and 0 or 1 is compiled in all the same.",
+        applies="The dimension is dynamic, and 0 or 1 is still compiled in.",
         cost="Padding changes sums and means unless the code masks it.",
         before=_LATER_ONE,
         after=edit_program(_LATER_ONE, (_CALL, _PAD)),
@@ -157,7 +157,7 @@ SIZE_FIXES = (
         kind="recompile",
         keys=("tensor_size", "symbolic_shape"),
         title="Or mark {dimensions} unbacked, if no branch needs the size",
-        applies="No code branches on the size: a branch would become a graph break.",
+        applies="No branch needs the size: it would become a graph break.",
         cost="With fullgraph=True a branch on the size raises.",
         before=edit_program(_PAIRS, ("(4, 5, 6)", "(1, 5, 6)")),
         after=edit_program(
@@ -177,7 +177,7 @@ SIZE_FIXES = (
         kind="recompile",
         keys=("tensor_size",),
         title="Nothing to fix: a size of 0 or 1 has a compile of its own",
-        applies="A branch depends on the size, so it can be neither dynamic at 1 nor unbacked.",
+        applies="A branch needs the size, so it cannot be unbacked.",
         cost="One compile. Call once with size 1 at the start to have it early.",
         before=edit_program(_BRANCH, ("(4, 5, 2, 3)", "(1, 5, 6)")),
         after=None,
@@ -248,7 +248,7 @@ for row_count in (4, 6, 5, 7):
         kind="recompile",
         keys=("symbolic_shape",),
         title="Mark both dimensions of {source} dynamic, or make the first call with unequal sizes",
-        applies="Two sizes were equal at the compile, so torch took them for one.",
+        applies="Two sizes were equal at the compile: torch took them as one.",
         cost="One more symbol, so more guards.",
         before="""\
 import torch
@@ -274,7 +274,7 @@ for row_count, column_count in ((4, 4), (4, 5), (6, 5)):
         kind="recompile",
         keys=("symbolic_shape",),
         title="Mark {source} before the first compiled call, with the same dimensions each time",
-        applies="The tensor is marked in one call and not in another, or beside dynamic=True.",
+        applies="Marked in one call and not in another, or beside dynamic=True.",
         cost="None.",
         before="""\
 import torch
