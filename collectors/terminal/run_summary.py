@@ -8,11 +8,15 @@ import shutil
 import sqlite3
 import textwrap
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
+from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.fixes.titles import describe_savings
 from compileboard.collectors.spool.folders import ULID_ALPHABET
+from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal import command_hints
 
@@ -81,6 +85,12 @@ class CountedItem:
     text: str
     count: int
     note: str = ""
+    is_numbered: bool = False  # the count is its place in a list
+
+    @property
+    def prefix(self) -> str:
+        """Return what stands before the text."""
+        return f"{self.count:>6}.   " if self.is_numbered else f"{self.count:>6} ×  "
 
 
 @dataclass(frozen=True)
@@ -109,10 +119,9 @@ class RunSummary:
     dirty: bool = False
     suite: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
-    breaks: list[CountedItem] = field(default_factory=list)
+    savings: str = ""  # what the fixes would save, in one sentence
     causes: list[CountedItem] = field(default_factory=list)
     failures: list[CountedItem] = field(default_factory=list)
-    limits: list[CountedItem] = field(default_factory=list)
     unfinished: list[CountedItem] = field(default_factory=list)
     result_count: int = 0
     outcomes: list[CountedItem] = field(default_factory=list)
@@ -162,9 +171,9 @@ class RunSummary:
         width = max(len(name) for name, _ in self.headline())
         lines += [f"  {name:<{width}}  {value:>12}" for name, value in self.headline()]
         for title, rows in self.sections():
-            lines += ["", f"  {title}:"]
+            lines += ["", *_wrapped(f"{title}:", columns, "  ", "    ")]
             for row in rows:
-                lines += _wrapped(row.text, columns, f"  {row.count:>6} ×  ", " " * NOTE_INDENT)
+                lines += _wrapped(row.text, columns, f"  {row.prefix}", " " * NOTE_INDENT)
                 for note in row.note.splitlines():
                     lines += _wrapped(note, columns, " " * NOTE_INDENT, " " * NOTE_INDENT)
         if self.loss_count:
@@ -181,9 +190,7 @@ class RunSummary:
         every = [
             ("Results", self.outcomes),
             ("Geomean speedup, by the number of models", self.geomeans),
-            ("Most frequent graph breaks", self.breaks),
-            ("Why it recompiled", self.causes),
-            ("Recompile limit", self.limits),
+            (f"Fix this first ({self.savings})", self.causes),
             ("Failures", self.failures),
             ("Compiles that never finished", self.unfinished),
             ("May lose time to Python's frame stack", self.cliffs),
@@ -197,7 +204,7 @@ class RunSummary:
             for name, value in self.headline()
         )
         items = "".join(
-            f"<li>{row.count} × {html.escape(row.text)}<br><small>{html.escape(row.note)}</small></li>"
+            f"<li>{row.prefix.strip()} {html.escape(row.text)}<br><small>{html.escape(row.note)}</small></li>"
             for _, rows in self.sections()
             for row in rows
         )
@@ -217,6 +224,11 @@ def duration_text(duration_us: int) -> str:
         return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} m {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} m"
+
+
+def format_us(duration_us: float | None) -> str:
+    """Write a duration, or that it was not recorded."""
+    return NOT_RECORDED if duration_us is None else duration_text(round(duration_us))
 
 
 def _wrapped(text: str, columns: int, first: str, rest: str) -> list[str]:
@@ -301,16 +313,16 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
     tags = connection.execute(
         "select key, value from run_tags where run_id = :id order by key limit 100", {"id": row["id"]}
     )
+    causes = load_causes(connection, row["id"])
     return RunSummary(
         device=f"{device} ({row['host'] or 'host not recorded'})",
         database=database,
         commit=row["git_commit"],
         dirty=bool(row["git_dirty"]),
         tags={tag["key"]: tag["value"] for tag in tags},
-        breaks=_top_breaks(connection, row["id"]),
-        causes=_top_causes(connection, row["id"]),
+        savings=describe_savings(causes, row["compile_us"], format_us) if causes else "",
+        causes=_list_fixes(causes, row["id"], database),
         failures=_top_failures(connection, row["id"]),
-        limits=_top_limits(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
         cliffs=_stack_cliffs(connection, row["id"]),
         outcomes=[CountedItem(text, count) for text, count in count_outcomes(connection, row["id"])],
@@ -322,50 +334,20 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
     )
 
 
-def _top_breaks(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
-    rows = connection.execute(
-        """
-        select gb_id, coalesce(gb_type, reason) as text, break_count, file, name, line, hints
-        from run_breaks
-        join distinct_breaks on distinct_breaks.id = distinct_id
-        left join functions on functions.id = function_id
-        where run_id = :run_id
-        order by break_count desc, distinct_id
-        limit :top
-        """,
-        {"run_id": run_id, "top": TOP},
-    )
-    return [
-        CountedItem(
-            f"{row['gb_id'] or ''} {row['text'].splitlines()[0]}".strip(),
-            row["break_count"],
-            f"{row['file']}:{row['line']} in {row['name']}" if row["name"] else "",
-        )
-        for row in rows
-    ]
-
-
-def _top_causes(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
-    rows = connection.execute(
-        """
-        select category, reason, suggestion, recompile_count, file, name
-        from run_causes
-        join recompile_causes on recompile_causes.id = cause_id
-        left join functions on functions.id = function_id
-        where run_id = :run_id and recompile_count > 0
-        order by recompile_count desc, cause_id
-        limit :top
-        """,
-        {"run_id": run_id, "top": TOP},
-    )
-    return [
-        CountedItem(
-            f"{row['name'] or 'unknown function'}: {row['reason'].splitlines()[0]}",
-            row["recompile_count"],
-            row["suggestion"] or "",
-        )
-        for row in rows
-    ]
+def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[CountedItem]:
+    """Return the causes with their first fix, as the run's page numbers them."""
+    items = []
+    for cause in causes[:TOP]:
+        saved = [f"saves up to {duration_text(cause.saved_us)}"] if cause.saved_us else []
+        effect = ", ".join(["runs eagerly"] * cause.is_eager + saved) or "time not recorded"
+        line = f":{cause.line}" if cause.line else ""
+        notes = [f"{cause.file or 'unknown file'}{line} in {cause.function or 'unknown function'}; {effect}"]
+        notes += [cause.fixes[0].title] if cause.fixes else ["no fix is known"]
+        words = ("try", run_id, "--fix", str(cause.number))
+        notes += [command_hints.collector_command(*words, database=database)] if cause.can_try else []
+        items.append(CountedItem(cause.title, cause.number, "\n".join(notes), is_numbered=True))
+    left_out = len(causes) - len(items)
+    return [*items, CountedItem("more on the run's page", left_out)] if left_out else items
 
 
 def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
@@ -448,21 +430,3 @@ def _stack_cliffs(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
         return []
     text = f"up to {row['faults_per_s']:,.0f} page faults a second in a process that compiled nothing"
     return [CountedItem(text, row["process_count"], "`run --stack-room` settles it; docs/stack-cliff.md says more")]
-
-
-def _top_limits(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
-    rows = connection.execute(
-        """
-        select file, name, recompile_limit_count
-        from run_functions
-        join functions on functions.id = function_id
-        where run_id = :run_id and recompile_limit_count > 0
-        order by recompile_limit_count desc, function_id
-        limit :top
-        """,
-        {"run_id": run_id, "top": TOP},
-    )
-    return [
-        CountedItem(row["name"], row["recompile_limit_count"], f"{row['file']}: runs eagerly from there on")
-        for row in rows
-    ]

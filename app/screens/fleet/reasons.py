@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakEvent, DistinctBreak
 from compileboard.app.queries.fleet.reasons import (
@@ -35,7 +36,10 @@ from compileboard.app.queries.reason_events import (
     list_events,
     list_value_changes,
 )
+from compileboard.app.queries.run.run import get_run
 from compileboard.app.queries.run.trace_files import get_event, list_stack
+from compileboard.app.queries.run_rows import RunRow
+from compileboard.app.screens.run.run import list_run_causes
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class ReasonScreen(Generic[Reason, Event]):
     events: Sequence[Event]
     history: Sequence[HistoryPoint]
     models: Sequence[AffectedModel]
+    newest_run: RunRow | None
+    cause: CauseRow | None  # what it is part of in the newest run that has it
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,26 @@ def _build_reason(
     reason = get_reason(engine, subject, reason_id)
     if reason is None:
         return None
+    events = list_events(reader, subject, reason_id)
+    newest: Any = events[0] if events else None
+    detail = get_run(reader, newest.run_id) if newest else None
+    newest_run = detail.run if detail else None
     return ReasonScreen(
         reason=reason,
-        events=list_events(reader, subject, reason_id),
+        events=events,
         history=list_history(engine, subject, reason_id),
         models=list_affected_models(reader, subject, reason_id),
+        newest_run=newest_run,
+        cause=_find_cause(reader, newest_run, reason_id, newest.compile_key) if newest_run else None,
     )
+
+
+def _find_cause(reader: sqlite3.Connection, run: RunRow, reason_id: int, compile_key: int | None) -> CauseRow | None:
+    """Return the cause of a run that a reason is part of: its own, or the graph break before the code it came in."""
+    causes = list_run_causes(reader, run)
+    own = (cause for cause in causes if reason_id in cause.content_ids)
+    breaks = (cause for cause in causes if any(compile_key in part.recompile_keys for part in cause.resumed))
+    return next(own, None) or next(breaks, None)
 
 
 def build_graph_break(reader: sqlite3.Connection, engine: Engine, distinct_id: int) -> GraphBreakScreen | None:

@@ -150,8 +150,8 @@ def test_show_names_failures_and_recompile_limits_within_the_width(workplace: Wo
     failures = shown[shown.index("Failures:") :]
     assert "1 ×  fails: BackendCompilerFailed" in failures
     assert "this backend says no" in " ".join(failures.split())
-    limits = shown[shown.index("Recompile limit:") : shown.index("Failures:")]
-    assert "×  grows" in limits
+    fixes = " ".join(shown[shown.index("Fix this first (") : shown.index("Failures:")].split())
+    assert "in grows; runs eagerly" in fixes
 
 
 def test_no_command_prints_the_help(capsys: Any) -> None:

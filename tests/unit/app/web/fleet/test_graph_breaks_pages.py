@@ -139,6 +139,7 @@ def test_one_break_has_its_runs_history_and_events(
         assert sum(run.count for run in runs) == row.break_count
         text = recorded_client.get(f"/graph_breaks/{row.id}").text
         assert all(f"/runs/{run.id}" in text for run in runs)
+        assert 'id="fix-title">Fix</h2>' in text and "Full message from torch" in text
 
 
 def test_history_has_a_zero_where_it_did_not_come(

@@ -13,6 +13,8 @@ from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.reasons import get_reason, get_reason_trends, list_affected_runs, list_reasons
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
+from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.store.causes import load_causes
 from tests.unit.app.seed import START_US, add_function, add_run, insert
 
 ALL = RECOMPILES.read_filter({})
@@ -110,7 +112,11 @@ def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence:
     assert sentence in html.unescape(answer.text)
 
 
-def test_one_cause_has_its_runs_values_and_suggestion(
+def _list_causes(reader: sqlite3.Connection, run_id: str, reason_id: str) -> list[Cause]:
+    return [cause for cause in load_causes(reader, run_id) if parse_id(reason_id) in cause.content_ids]
+
+
+def test_one_cause_has_its_runs_values_and_fixes(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
     for row in list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=5).rows:
@@ -120,7 +126,8 @@ def test_one_cause_has_its_runs_values_and_suggestion(
         runs = list_affected_runs(SqliteEngine(recorded_reader), RECOMPILES, parse_id(row.id), limit=500).rows
         assert sum(run.count for run in runs) == row.recompile_count
         text = html.unescape(recorded_client.get(f"/recompiles/{row.id}").text)
-        assert row.suggestion is None or row.suggestion in text
+        fixes = [fix.title for cause in _list_causes(recorded_reader, runs[0].id, row.id) for fix in cause.fixes]
+        assert all(title in text for title in fixes)
         assert all(f"/runs/{run.id}" in text for run in runs)
 
 
