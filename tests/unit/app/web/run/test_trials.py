@@ -51,10 +51,13 @@ def test_trends_and_incidents_have_no_trials(store):
 
 def test_a_side_of_a_trial_says_whose_it_is(client: FlaskClient):
     page = client.get("/runs/T2").text
-    assert "With the fix, tried on" in page
-    assert '<a href="/runs/R2">train</a>: Take &lt;print&gt; out. 7 breaks → 0, output equal' in page
-    assert "Without the fix, tried on" in client.get("/runs/T1").text
-    assert "tried on" not in client.get("/runs/R2").text
+    words = " ".join(page.split())
+    assert (
+        'Trial of <a href="/runs/R2">train</a> with the fix “Take &lt;print&gt; out”: 7 breaks → 0, output equal'
+        in words
+    )
+    assert "</a> without the fix “" in " ".join(client.get("/runs/T1").text.split())
+    assert "Trial of" not in client.get("/runs/R2").text
 
 
 def test_lists_tell_a_trial_from_a_run(client: FlaskClient, store):
