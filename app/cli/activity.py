@@ -93,7 +93,7 @@ def prune(days: int, db: str) -> int:
 
 @click.command(cls=Command)
 @db_option
-@click.option("--subject", metavar="ID", help="Only changes of this run, finding or baseline.")
+@click.option("--subject", metavar="ID", help="Only changes of this run, incident or baseline.")
 @click.option("--limit", type=int, default=50, metavar="N", help="Most changes to list. Default: 50.")
 def audit(db: str, subject: str | None, limit: int) -> None:
     """List who changed what, newest first."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -27,6 +29,21 @@ where expires_us is not null
 order by deleted_us desc, run_id desc
 limit :limit
 """
+RUN_NAMES_SQL = """
+select r.id, coalesce(a.title, r.git_subject, r.name) as name
+from json_each(:ids) as wanted
+join runs as r on r.id = wanted.value
+left join run_annotations as a on a.run_id = r.id
+union all
+select d.run_id, d.name
+from json_each(:ids) as wanted
+join removed_runs as d on d.run_id = wanted.value
+where d.name is not null
+union all
+select i.id, i.title
+from json_each(:ids) as wanted
+join incidents as i on i.id = wanted.value
+"""
 GET_DELETED_SQL = "select deleted_us, expires_us from removed_runs where run_id = :run_id"
 NEW_ID_SQL = "select id from old_ids where kind = :kind and old_id = :old_id"
 
@@ -41,7 +58,7 @@ class AuditRow:
     time_us: EventTime
     action: Annotated[
         str,
-        "What was done: `run.delete`, `run.restore`, `run.annotate`, `finding.note`, `import.done` …",
+        "What was done: `run.delete`, `run.restore`, `run.annotate`, `incident.comment`, `import.done` …",
     ]
     subject: Annotated[str, "The id of what was changed."]
     detail: Annotated[str | None, "More of it."]
@@ -80,6 +97,12 @@ def list_deleted_runs(connection: sqlite3.Connection, cursor: str | None = None,
     values = {"deleted_us": after and after[0], "run_id": after and after[1], "limit": limit + 1}
     rows = [DeletedRun(**dict(row)) for row in connection.execute(DELETED_SQL, values)]
     return make_page(rows, limit, lambda row: (row.deleted_us, row.run_id))
+
+
+def list_subject_names(connection: sqlite3.Connection, subjects: Iterable[str]) -> dict[str, str]:
+    """Return what a person calls runs, deleted ones too, and incidents, by id."""
+    values = {"ids": json.dumps(sorted(set(subjects)))}
+    return {row["id"]: row["name"] for row in connection.execute(RUN_NAMES_SQL, values)}
 
 
 def can_be_restored(connection: sqlite3.Connection, run_id: str) -> bool:

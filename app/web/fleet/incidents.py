@@ -35,6 +35,7 @@ from compileboard.app.screens.fleet.incidents import (
 from compileboard.collectors.store.dashboard.incidents import AUTHOR_LIMIT, TEXT_LIMIT, save_comment
 
 blueprint = Blueprint("incidents", __name__)
+TILE_COUNT = 5
 LIST_LIMIT = 25  # each has a sparkline, which reads a series
 OFFERED = {
     "states": (
@@ -109,6 +110,7 @@ def _render(screen: IncidentScreen, typed: dict[str, str] | None = None, problem
         "incidents/one.html",
         screen=screen,
         incident=screen.record.incident,
+        tiles=[change for change in screen.record.changes if change.state != "withdrawn"][:TILE_COUNT],
         words=messages,
         list_checks=list_checks,
         typed=typed or {"action": "", "author": "", "text": ""},

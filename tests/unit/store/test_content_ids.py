@@ -16,6 +16,9 @@ import pytest
 
 from compileboard.app.incidents import pending as pending_runs
 from compileboard.app.incidents.pending import find_pending_runs
+from compileboard.app.incidents.update import update_incidents
+from compileboard.app.queries.dashboard.alerts import list_deliveries
+from compileboard.app.queries.dashboard.incidents import find_incident_of, get_stored_incident, list_comments
 from compileboard.collectors.contract.events import GraphBroke
 from compileboard.collectors.contract.fingerprints import content_digest, content_id, format_id, parse_id
 from compileboard.collectors.store import content_ids, migrations
@@ -251,6 +254,28 @@ def test_ids_that_do_not_add_up_change_nothing(old: Path, monkeypatch: pytest.Mo
     with pytest.raises(StoreError):
         migrate(old)
     assert read_whole(old) == before
+
+
+def test_findings_of_before_are_incidents_with_what_people_said(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection, connection:
+        (finding_id, first_run_id), *_others = connection.execute("select id, first_run_id from findings order by id")
+        connection.execute("update findings set handling = 'ignored' where id = ?", (finding_id,))
+        connection.execute("insert into finding_words values (901, ?, 'ignore', 'Ada', 'known', 5)", (finding_id,))
+        connection.execute(
+            "insert into alert_deliveries values ('r', 'c', ?, 'sent', null, 1, null, 1, 1, 1)", (finding_id,)
+        )
+    migrate(old)
+    with closing(open_writer(old)) as store:
+        incident = get_stored_incident(store, finding_id)
+        assert incident is not None
+        assert (incident.status, incident.owner, incident.reason) == ("ignored", "Ada", "known")
+        assert incident.first_bad_run_id == first_run_id
+        assert [row.text for row in list_comments(store, finding_id)] == ["known"]
+        assert [(row.incident_id, row.event, row.state) for row in list_deliveries(store).rows] == [
+            (finding_id, "opened", "sent")
+        ]
+        update_incidents(old)
+        assert [row.text for row in list_comments(store, str(find_incident_of(store, finding_id)))] == ["known"]
 
 
 def test_two_processes_may_migrate_a_database_of_before_at_once(old: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from compileboard.app import create_app
 from compileboard.app.cli.main import main
 from compileboard.app.settings import Settings
 from tests.unit.app.seed import add_run
+from tests.unit.app.series_changes import keep, make_change
 
 
 @pytest.fixture(autouse=True)
@@ -76,3 +78,13 @@ def test_commands_delete_restore_prune_and_say_who(database: Path, capsys: pytes
         "run.restore",
         "run.delete",
     ]
+
+
+def test_a_run_and_an_incident_have_the_name_that_people_use(client: FlaskClient, store: sqlite3.Connection) -> None:
+    keep(store, make_change())
+    client.post("/runs/R1/delete")
+    client.post(f"/incidents/{'f' * 16}", data={"action": "acknowledge", "author": "Ada"})
+    page = " ".join(re.sub(r"<[^>]*>", " ", client.get("/activity").text).split())
+    assert "Run deleted" in page and "Incident acknowledged" in page
+    assert "my &lt;b&gt;run&lt;/b&gt;" in page and "Breaky: speedup down 11%" in page
+    assert "by Ada" in page and "run.delete" not in page

@@ -1,0 +1,133 @@
+"""Which changes are one incident, and that an incident stays itself while runs shift its ranges."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from compileboard.app.queries.dashboard.alerts import list_deliveries
+from compileboard.app.queries.dashboard.incidents import StoredIncident, list_comments, load_incidents
+from compileboard.app.queries.dashboard.series_changes import load_changes
+from compileboard.collectors.store.dashboard.deliveries import OPENED, AlertKey, queue_deliveries
+from compileboard.collectors.store.dashboard.incidents import save_comment
+from tests.unit.app.benched import RUNS
+from tests.unit.app.series_changes import keep, make_change
+
+ALONE: dict[str, Any] = {"environment": [], "causes": []}
+EARLY = {"before_run_id": RUNS[0], "first_run_id": RUNS[1], "low_run_id": RUNS[1], "high_run_id": RUNS[1]}
+LATE = {"before_run_id": RUNS[1], "first_run_id": RUNS[2], "low_run_id": RUNS[2], "high_run_id": RUNS[2]}
+WIDE = EARLY | {"first_run_id": RUNS[2], "high_run_id": RUNS[2]}
+SUITE = {"subject": "suite", "model": "", "batch_size": 0, "metric": "geomean_speedup"}
+
+
+def group(store: sqlite3.Connection, *changes: dict[str, Any]) -> list[set[str]]:
+    keep(store, *changes)
+    groups: dict[str | None, set[str]] = {}
+    for change in load_changes(store):
+        groups.setdefault(change.incident_id, set()).add(change.id)
+    return sorted(groups.values(), key=sorted)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_one"),
+    [
+        (EARLY, LATE, False),
+        (EARLY, WIDE, True),
+        (EARLY | {"model": "other"}, WIDE, False),
+        (EARLY | {"model": "other"}, EARLY, True),  # between the same two runs, and neither has a cause
+        (EARLY | {"branch": "next"}, EARLY, False),
+        (EARLY | {"suite": "other"}, EARLY, False),
+        (EARLY | {"kind": "drift"}, EARLY, False),
+        (EARLY | {"kind": "drift"}, WIDE | {"kind": "drift"}, True),
+    ],
+)
+def test_changes_of_a_model_join_where_their_ranges_overlap(
+    store: sqlite3.Connection, first: dict[str, Any], second: dict[str, Any], is_one: bool
+) -> None:
+    changes = (make_change(id="a", **first, evidence=ALONE), make_change(id="b", **second, evidence=ALONE))
+    assert group(store, *changes) == ([{"a", "b"}] if is_one else [{"a"}, {"b"}])
+
+
+def test_models_that_share_a_new_cause_join(store: sqlite3.Connection) -> None:
+    driver = ALONE | {"environment": [{"word": "driver", "before": "570", "now": "580"}]}
+    broken = ALONE | {"causes": [{"kind": "graph_break", "word": "new", "label": "x", "break_id": "0" * 16}]}
+    assert group(
+        store,
+        make_change(id="a", model="m1", **EARLY, evidence=driver),
+        make_change(id="b", model="m2", **WIDE, evidence=driver),
+        make_change(id="c", model="m3", **EARLY, evidence=broken),
+        make_change(id="d", model="m4", **WIDE, evidence=broken),
+    ) == [{"a", "b"}, {"c", "d"}]
+
+
+def test_a_suite_joins_the_model_that_moved_it_and_keeps_no_incident_open(store: sqlite3.Connection) -> None:
+    groups = group(
+        store,
+        make_change(id="a", model="m1", **EARLY, evidence=ALONE, recovered_run_id=RUNS[2]),
+        make_change(id="b", model="m2", metric="abs_latency_ms", **LATE, evidence=ALONE),
+        make_change(id="suite", **SUITE, **WIDE, evidence=ALONE),
+    )
+    assert groups == [{"a", "suite"}, {"b"}]
+    assert {incident.id: incident.state for incident in load_incidents(store)} == {"a": "recovered", "b": "open"}
+
+
+def test_what_is_better_or_neutral_is_never_open(store: sqlite3.Connection) -> None:
+    keep(
+        store,
+        make_change(id="a", direction="better", suite="s1", evidence=ALONE),
+        make_change(id="b", direction="changed", suite="s2", evidence=ALONE),
+        make_change(id="c", direction="better", suite="s3", state="unconfirmed", confirmed_us=None, evidence=ALONE),
+    )
+    assert [incident.state for incident in load_incidents(store)] == ["closed", "closed", "unconfirmed"]
+
+
+def find(store: sqlite3.Connection, *ids: str) -> Sequence[StoredIncident]:
+    return [incident for incident in load_incidents(store) if incident.id in ids]
+
+
+def test_incidents_that_merge_keep_status_comments_and_alerts(store: sqlite3.Connection) -> None:
+    keep(store, make_change(id="a", **EARLY, evidence=ALONE))
+    keep(store, make_change(id="b", metric="abs_latency_ms", **LATE, evidence=ALONE), now_us=2 * 10**15)
+    save_comment(store, "b", "acknowledge", author="Ada", text="on it")
+    queue_deliveries(store, "rule", "team", [AlertKey("b", OPENED)], 1)
+    keep(store, make_change(id="c", metric="recompiles", **WIDE, evidence=ALONE), now_us=3 * 10**15)
+    (merged,) = load_incidents(store)
+    assert (merged.id, merged.change_count, merged.status, merged.owner) == ("a", 3, "acknowledged", "Ada")
+    assert [(row.author, row.text) for row in list_comments(store, "a")] == [("Ada", "on it")]
+    assert [row.incident_id for row in list_deliveries(store).rows] == ["a"]
+
+
+def test_a_part_that_splits_off_has_a_copy_of_status_and_comments(store: sqlite3.Connection) -> None:
+    first = (
+        make_change(id="a", **EARLY, evidence=ALONE),
+        make_change(id="b", metric="recompiles", **EARLY, evidence=ALONE),
+    )
+    keep(store, *first, make_change(id="c", metric="abs_latency_ms", **WIDE, evidence=ALONE))
+    save_comment(store, "a", "ignore", author="Ada", text="known")
+    keep(store, make_change(id="c", metric="abs_latency_ms", **LATE, evidence=ALONE))
+    assert [(row.id, row.change_count, row.status, row.reason) for row in load_incidents(store)] == [
+        ("a", 2, "ignored", "known"),
+        ("c", 1, "ignored", "known"),
+    ]
+    assert [[row.text for row in list_comments(store, id_)] for id_ in ("a", "c")] == [["known"], ["known"]]
+
+
+def test_the_part_with_the_id_of_another_incident_gets_a_free_one(store: sqlite3.Connection) -> None:
+    others = [make_change(id=id_, metric=metric, **WIDE, evidence=ALONE) for id_, metric in METRICS.items()]
+    keep(store, make_change(id="a", **EARLY, evidence=ALONE), *others)
+    keep(store, *[change | LATE for change in others])
+    assert {incident.id: incident.change_count for incident in load_incidents(store)} == {"a": 2, "a-2": 1}
+
+
+METRICS = {"b": "recompiles", "c": "graph_breaks"}
+
+
+def test_detecting_anew_changes_nothing(store: sqlite3.Connection) -> None:
+    changes = make_change(id="a", **EARLY), make_change(id="b", metric="abs_latency_ms", **WIDE)
+    keep(store, *changes)
+    before = load_incidents(store)
+    keep(store, *changes)
+    assert load_incidents(store) == before
