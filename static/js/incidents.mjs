@@ -21,10 +21,12 @@ for (const input of document.querySelectorAll("[data-remember]")) {
 }
 
 for (const link of document.querySelectorAll("[data-opens]")) {
-  link.addEventListener("click", () => {
+  link.addEventListener("click", (event) => {
+    event.preventDefault(); // following the address would take the focus away again
     const fold = document.getElementById(link.dataset.opens);
     fold.open = true;
     const empty = [...fold.querySelectorAll("input, textarea")].find((field) => field.required && !field.value);
+    fold.scrollIntoView({ block: "center" });
     (empty ?? fold.querySelector("button")).focus();
   });
 }

@@ -18,6 +18,7 @@ from compileboard.app.analysis.incidents.chart_data import (
 from compileboard.app.analysis.incidents.incident import Incident, Sparkline, make_incident
 from compileboard.app.analysis.incidents.messages import find_metric_of, rank_severity
 from compileboard.app.analysis.metrics import PASSES, Metric
+from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.analysis.trends.lines import Axis, TrendLine, lay_out
 from compileboard.app.queries.dashboard.incidents import (
     Comment,
@@ -44,6 +45,9 @@ from compileboard.app.queries.fleet.trends import (
 )
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.page import Page
+from compileboard.app.queries.run.run import get_run
+from compileboard.app.screens.run.run import list_run_causes
+from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.rollups.summaries import HUD, SUMMARIZE_PERF
 
 SERIES_FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend")
@@ -97,10 +101,14 @@ class IncidentSeries:
 
 @dataclass(frozen=True)
 class IncidentScreen:
-    """One incident with the series of one of its changes, which is None where no run of it is left."""
+    """One incident with the series of one of its changes, which is None where no run of it is left.
+
+    `fixable` is its cause in the newest run that has it, with the fixes that are known; None where there is none.
+    """
 
     record: IncidentRecord
     series: IncidentSeries | None
+    fixable: CauseRow | None
 
 
 def list_incidents(
@@ -179,7 +187,24 @@ def build_incident(
         return None
     wanted_id = change_id or record.incident.lead_change_id
     change = next((change for change in record.changes if change.id == wanted_id), None)
-    return IncidentScreen(record, build_series(engine, change, clock) if change else None)
+    series = build_series(engine, change, clock) if change else None
+    return IncidentScreen(record, series, _find_fixable(reader, record.incident, series))
+
+
+def _find_fixable(reader: sqlite3.Connection, incident: Incident, series: IncidentSeries | None) -> CauseRow | None:
+    """Find the likely cause among those of the newest run, else of the first bad one."""
+    cause = incident.cause
+    cause_id = (cause.break_id or cause.cause_id) if cause else None
+    if cause_id is None:
+        return None
+    newest = series.newest[0].id if series and series.newest else incident.first_bad.run_id
+    for run_id in dict.fromkeys((newest, incident.first_bad.run_id)):
+        detail = get_run(reader, run_id)
+        causes = list_run_causes(reader, detail.run) if detail else []
+        same = [row for row in causes if cause_id in map(format_id, row.content_ids)]
+        if same:
+            return same[0]
+    return None
 
 
 def _rank(change: SeriesChange) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from compileboard.app.queries.dashboard.series_changes import SeriesChange, load
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.screens.fleet.comparison import read_comparison
+from compileboard.app.screens.fleet.incidents import build_incident, build_sparkline
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.history import record_history
 
@@ -93,3 +94,22 @@ def test_a_run_that_lost_a_model_hides_no_step_of_the_suite(history: sqlite3.Con
         if (finding.subject, finding.metric) == ("suite", "geomean_speedup")
     ]
     assert describe_series_change(change) == "Suite demo_history: geomean speedup 5.88× → 3.69× (−37%)"
+
+
+def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(history: sqlite3.Connection) -> None:
+    (ranker,) = (stored for stored in load_incidents(history) if stored.state == "open")
+    screen = build_incident(history, SqliteEngine(history), ranker.id, read_clock())
+    assert screen is not None and screen.fixable is not None and screen.series is not None
+    assert screen.fixable.content_ids and screen.fixable.advice[0].helps
+    newest = screen.series.newest
+    assert newest is not None and newest[0].git_commit and newest[0].git_commit.startswith("c2fb911")
+    assert round(newest[1], 2) == 2.15
+
+
+def test_a_sparkline_is_shaded_while_the_incident_lasts(history: sqlite3.Connection) -> None:
+    spans = {}
+    for stored in load_incidents(history):
+        sparkline = build_sparkline(history, SqliteEngine(history), make_incident(stored), read_clock())
+        assert sparkline is not None and len(sparkline.values) == 14
+        spans[stored.title[:14]] = (sparkline.bad_from, sparkline.bad_to)
+    assert spans == {"encoder: speed": (5, 9), "ranker: speedu": (8, 14), "ranker: fails ": (11, 12)}
