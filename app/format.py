@@ -80,6 +80,17 @@ def format_time(microseconds: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else f"{format_number(microseconds)} µs"
 
 
+def format_day(microseconds: int, now_us: int) -> str:
+    """Write a day in UTC as a sentence has it: 15 Nov; with its year where that is not this one.
+
+    Units: microseconds since the epoch.
+    """
+    moment, today = _utc(microseconds), _utc(now_us)
+    if moment is None or today is None:
+        return format_time(microseconds)
+    return f"{moment.day} {moment:%b}" + (f" {moment.year}" if moment.year != today.year else "")
+
+
 def format_times(begun_us: int | None, ended_us: int | None) -> tuple[str, str]:
     """Write both ends of a range to the minute, or to the second where they lie in one minute."""
     begun, ended = format_time(begun_us), format_time(ended_us)

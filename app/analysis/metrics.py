@@ -193,3 +193,10 @@ def format_value(metric: Metric, value: float | None) -> str:
     else:
         text = f"{number:,.{metric.decimals}f}".replace(",", "\u202f").replace("-", "−")
     return text + ("×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else "")
+
+
+def format_short(metric: Metric, value: float) -> str:
+    """Write a value with three significant figures and its unit, as a headline has it: 4.47×, 8.39 s, 98.2%."""
+    number = value * metric.factor
+    text = f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
+    return text.replace("-", "−") + (metric.unit if metric.unit in ("×", "%", "") else f" {metric.unit}")

@@ -30,7 +30,7 @@ from compileboard.app.api.run.run import RunDetailJson, get_run, list_causes, li
 from compileboard.app.api.run.shapes import list_shapes
 from compileboard.app.api.run.stacks import list_trie
 from compileboard.app.charts import breaks_and_recompiles as break_charts
-from compileboard.app.charts import overview as overview_charts
+from compileboard.app.charts import recorded as recorded_charts
 from compileboard.app.charts.compiles import chart_compiles, chart_phases
 from compileboard.app.charts.figures import make_figure
 from compileboard.app.charts.guards import chart_kinds as chart_guards
@@ -40,6 +40,7 @@ from compileboard.app.format import format_count, format_duration, format_time
 from compileboard.app.notebook.drawings import BoardComparison, BoardIncident, BoardModel, BoardReason, BoardTrend, draw
 from compileboard.app.notebook.frames import MOST_ROWS, FrameMethod, find_run_id, read_given, write_text
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
+from compileboard.app.queries.fleet.overview import list_trend
 from compileboard.app.queries.fleet.reasons import get_reason_trends
 from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.queries.fleet.trends import TrendFilter
@@ -48,7 +49,6 @@ from compileboard.app.queries.parameters import check_keys
 from compileboard.app.screens.fleet.comparison import build_default_comparison
 from compileboard.app.screens.fleet.incidents import build_incident
 from compileboard.app.screens.fleet.models import build_model
-from compileboard.app.screens.fleet.overview import build_observed_runs
 from compileboard.app.screens.fleet.trends import list_changes
 from compileboard.app.screens.run.compiles import build_compile, build_compiles
 from compileboard.app.screens.run.guards import build_guards
@@ -193,15 +193,15 @@ class Board:
             return BoardReason(recompile_causes.get_recompile(write_text(cause_id)), "recompiles")
 
     def overview_figures(self, **scope: Any) -> dict[str, Any]:
-        """Return the charts of the overview's observed runs by their titles; `suite` and `name` choose runs."""
+        """Return the charts of recorded runs by their titles; `suite` and `name` choose runs."""
         (chosen,) = read_given([OverviewScope], scope)
         with self.reading():
-            trend_runs = get_settings().trend_runs
-            points = build_observed_runs(get_engine(), chosen.suite, chosen.name, get_clock(), trend_runs).points
-        shared = overview_charts.share_points(points)
-        drawn = ("chart_runs", "chart_recompiles", "chart_compile_time", "chart_graph_breaks")
-        charts = [getattr(overview_charts, name)(points) for name in drawn] if points else []
-        return {chart.title: make_figure(chart, shared) for chart in charts}
+            newest, alive_since_us = get_settings().trend_runs, get_clock().alive_since_us
+            points = list_trend(get_engine(), chosen.suite, chosen.name, newest=newest, alive_since_us=alive_since_us)
+        if not points:
+            return {}
+        recorded = recorded_charts.chart_recorded(points)
+        return {chart.title: make_figure(chart, recorded["shared"]) for chart in recorded["charts"]}
 
     def graph_breaks_figure(self, **filters: Any) -> Any:
         """Return the chart of kinds of graph breaks over runs; the keywords are those of `graph_breaks`."""

@@ -1,14 +1,23 @@
-"""What is in this database."""
+"""What is in this database, and the verdict on it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated
 
+from compileboard.app.analysis.tiles import HeadlineTile
+from compileboard.app.analysis.verdict import PageVerdict
 from compileboard.app.api.answers import operation
-from compileboard.app.db import get_clock, get_engine, get_settings
-from compileboard.app.queries.fleet.overview import DatabaseTotals, RunPoint, RunSeries, TopBreak, TopFunction
-from compileboard.app.screens.fleet.overview import build_observed_runs
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.queries.fleet.overview import (
+    DatabaseTotals,
+    RunPoint,
+    RunSeries,
+    TopBreak,
+    TopCause,
+    TopFunction,
+)
+from compileboard.app.screens.fleet.overview import build_overview, build_recorded_runs, read_overview_filters
 from compileboard.app.screens.fleet.runs import RunJson
 
 
@@ -22,25 +31,36 @@ class OverviewScope:
 
 @dataclass(frozen=True)
 class Overview:
-    """What is in this database."""
+    """What is in this database, and the verdict on it."""
 
+    verdict: Annotated[PageVerdict, "What the overview says first."]
+    tiles: Annotated[
+        list[HeadlineTile], "The numbers of the suite that was measured last; one without value is absent."
+    ]
     totals: Annotated[DatabaseTotals, "Sums over every run."]
     series: Annotated[list[RunSeries], "At most 500."]
     trend: Annotated[list[RunPoint], "The newest runs, oldest first: as many as the setting trend_runs says."]
     newest_runs: Annotated[list[RunJson], "The newest 8."]
-    graph_breaks: Annotated[list[TopBreak], "The 8 most frequent in the newest runs."]
+    graph_breaks: Annotated[list[TopBreak], "The 8 of the newest runs whose compiles took longest."]
+    recompile_causes: Annotated[list[TopCause], "The 8 of the newest runs whose compiles took longest."]
     functions: Annotated[list[TopFunction], "The 8 that recompile most in the newest runs."]
 
 
 @operation("/overview")
 def get_overview(scope: OverviewScope) -> Overview:
-    """Return what is in this database, as the overview page shows it."""
-    observed = build_observed_runs(get_engine(), scope.suite, scope.name, get_clock(), get_settings().trend_runs)
+    """Return what is in this database, and the verdict of the overview page."""
+    engine, clock, point_count = get_engine(), get_clock(), get_settings().trend_runs
+    asked = {name: value for name, value in vars(scope).items() if value}
+    screen = build_overview(get_reader(), engine, read_overview_filters(asked), clock, point_count)
+    recorded = build_recorded_runs(engine, scope.suite, scope.name, clock, point_count)
     return Overview(
-        totals=observed.totals,
-        series=list(observed.series),
-        trend=list(observed.points),
-        newest_runs=[listed.row for listed in observed.newest],
-        graph_breaks=list(observed.graph_breaks),
-        functions=list(observed.functions),
+        verdict=screen.verdict,
+        tiles=list(screen.tiles),
+        totals=recorded.totals,
+        series=list(recorded.series),
+        trend=list(recorded.points),
+        newest_runs=[listed.row for listed in recorded.newest],
+        graph_breaks=list(recorded.graph_breaks),
+        recompile_causes=list(recorded.recompile_causes),
+        functions=list(recorded.functions),
     )

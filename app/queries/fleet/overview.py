@@ -7,7 +7,7 @@ are looked at; a suite or a name of None is no limit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from compileboard.app.queries import fields
 from compileboard.app.queries.engine import Engine, Row
@@ -70,6 +70,23 @@ class TopBreak:
     break_count: Annotated[fields.Count, "Graph breaks."]
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
+    is_present: Annotated[bool, "Whether the newest run of a suite and name that had it still has it."]
+
+
+@dataclass(frozen=True)
+class TopCause:
+    """One cause of recompiles."""
+
+    cause_id: Annotated[fields.ContentId, "Its id, the same in every database."]
+    category: fields.Category
+    source: fields.GuardSource
+    reason: Annotated[str, "The failed guard in torch's words, as first seen."]
+    function: fields.FunctionName
+    file: fields.FileName
+    recompile_count: fields.CauseRecompiles
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: fields.CompilesUs
+    is_present: Annotated[bool, "Whether the newest run of a suite and name that had it still has it."]
 
 
 @dataclass(frozen=True)
@@ -103,6 +120,21 @@ _SCOPE = """
 _NEWEST = f"""
 with newest as materialized (
   select r.id
+  from runs as r
+  where {_SCOPE}
+  order by r.started_us desc, r.id desc
+  limit :newest
+)
+"""  # noqa: S608  own texts only
+# Each suite and name has a newest run of its own; one that is running may not have come to it yet.
+_NEWEST_OF_EACH = f"""
+with newest as materialized (
+  select
+    r.id,
+    row_number() over (
+      partition by r.suite, r.name
+      order by r.state = 'running', r.started_us desc, r.id desc
+    ) = 1 as is_newest
   from runs as r
   where {_SCOPE}
   order by r.started_us desc, r.id desc
@@ -143,26 +175,51 @@ order by r.started_us desc, r.id desc
 limit :newest
 """  # noqa: S608
 BREAKS_SQL = f"""
-{_NEWEST}, top as (
+{_NEWEST_OF_EACH}, top as (
   select
     b.distinct_id,
     sum(b.break_count) as break_count,
     count(*) as run_count,
-    sum(b.compile_us) as compile_us
+    sum(b.compile_us) as compile_us,
+    max(n.is_newest) as is_present
   from newest as n
   $join run_breaks as b on b.run_id = n.id
   group by b.distinct_id
-  order by break_count desc, b.distinct_id
+  order by compile_us desc, break_count desc, b.distinct_id
   limit :limit
 )
 select
   d.id as distinct_id, d.gb_id, d.gb_type, d.reason, d.source_line, d.line,
   f.name as function, f.file, top.break_count, top.run_count,
-  nullif(top.compile_us, 0) as compile_us
+  nullif(top.compile_us, 0) as compile_us, top.is_present
 from top
 join distinct_breaks as d on d.id = top.distinct_id
 left join functions as f on f.id = d.function_id
-order by top.break_count desc, d.id
+order by top.compile_us desc, top.break_count desc, d.id
+limit :limit
+"""  # noqa: S608
+CAUSES_SQL = f"""
+{_NEWEST_OF_EACH}, top as (
+  select
+    u.cause_id,
+    sum(u.recompile_count) as recompile_count,
+    count(*) as run_count,
+    sum(u.compile_us) as compile_us,
+    max(n.is_newest) as is_present
+  from newest as n
+  $join run_causes as u on u.run_id = n.id
+  where u.recompile_count > 0
+  group by u.cause_id
+  order by compile_us desc, recompile_count desc, u.cause_id
+  limit :limit
+)
+select
+  d.id as cause_id, d.category, d.source, d.reason, f.name as function, f.file, top.recompile_count, top.run_count,
+  nullif(top.compile_us, 0) as compile_us, top.is_present
+from top
+join recompile_causes as d on d.id = top.cause_id
+left join functions as f on f.id = d.function_id
+order by top.compile_us desc, top.recompile_count desc, d.id
 limit :limit
 """  # noqa: S608
 FUNCTIONS_SQL = f"""
@@ -235,9 +292,26 @@ def list_top_breaks(
     newest: int = 1000,
     limit: int = 8,
 ) -> list[TopBreak]:
-    """List the most frequent distinct breaks of the newest runs."""
+    """List the distinct breaks of the newest runs whose compiles took longest."""
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopBreak(**fields.name_ids(row, "distinct_id")) for row in engine.rows(BREAKS_SQL, values)]
+    return [TopBreak(**_mark_present(row, "distinct_id")) for row in engine.rows(BREAKS_SQL, values)]
+
+
+def list_top_causes(
+    engine: Engine,
+    suite: str | None = None,
+    name: str | None = None,
+    *,
+    newest: int = 1000,
+    limit: int = 8,
+) -> list[TopCause]:
+    """List the causes of recompiles of the newest runs whose compiles took longest."""
+    values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
+    return [TopCause(**_mark_present(row, "cause_id")) for row in engine.rows(CAUSES_SQL, values)]
+
+
+def _mark_present(row: Row, id_name: str) -> dict[str, Any]:
+    return fields.name_ids(row, id_name) | {"is_present": bool(row["is_present"])}
 
 
 def list_top_functions(
@@ -256,3 +330,66 @@ def list_top_functions(
 def list_series(engine: Engine) -> list[RunSeries]:
     """List every suite and name that runs have."""
     return [RunSeries(*row) for row in engine.rows(SERIES_SQL)]
+
+
+FAILED_RESULTS_SQL = """
+select x.run_id, s.model, x.reason, x.message
+from $each(:run_ids) as wanted
+join results as x on x.run_id = wanted.value
+join series as s on s.id = x.series_id
+where x.status = 'failed'
+order by x.run_id, s.model, x.id
+limit 1000
+"""
+SPEEDUPS_SQL = """
+select x.run_id, x.geomean_speedup, x.speedup_count, x.measured_count, x.total_count, x.failed_count
+from $each(:run_ids) as wanted
+join run_summaries as x on x.run_id = wanted.value
+where x.definition = 'summarize_perf'
+order by
+  x.run_id, x.measured_count desc, x.total_count desc, x.mode, x.dtype, x.device, x.hardware, x.backend, x.dynamic
+limit 1000
+"""
+
+
+@dataclass(frozen=True)
+class FailedModel:
+    """A model that failed in a run."""
+
+    model: Annotated[str, "The model."]
+    reason: Annotated[str | None, "Upstream's word for it."]
+    message: Annotated[str | None, "The exception."]
+
+    @property
+    def error(self) -> str:
+        """Return the first line of the exception, else upstream's word."""
+        first = (self.message or "").strip().partition("\n")[0]
+        return first or (self.reason or "failed").replace("_", " ")
+
+
+@dataclass(frozen=True)
+class RunSpeedup:
+    """The geomean of a run's largest configuration, and how many models it is of."""
+
+    geomean_speedup: Annotated[float | None, "Geomean speedup of the models that have one."]
+    speedup_count: Annotated[fields.Count, "Models that have a speedup."]
+    measured_count: Annotated[fields.Count, "Models measured."]
+    total_count: Annotated[fields.Count, "Models."]
+    failed_count: Annotated[fields.Count, "Models that failed."]
+
+
+def list_failed_models(engine: Engine, run_ids: list[str]) -> dict[str, list[FailedModel]]:
+    """List the models that failed in some runs, by run; each model once."""
+    failed: dict[str, dict[str, FailedModel]] = {}
+    for row in engine.rows(FAILED_RESULTS_SQL, {"run_ids": run_ids}):
+        model = FailedModel(row["model"], row["reason"], row["message"])
+        failed.setdefault(row["run_id"], {}).setdefault(model.model, model)
+    return {run_id: list(models.values()) for run_id, models in failed.items()}
+
+
+def list_speedups(engine: Engine, run_ids: list[str]) -> dict[str, RunSpeedup]:
+    """List the speedups of benchmark runs, by run."""
+    speedups: dict[str, RunSpeedup] = {}
+    for row in engine.rows(SPEEDUPS_SQL, {"run_ids": run_ids}):
+        speedups.setdefault(row["run_id"], RunSpeedup(*list(row)[1:]))
+    return speedups

@@ -1,30 +1,39 @@
-"""The overview: what the newest benchmark run comes to, what is open, and what was observed over all runs."""
+"""The overview: the verdict, open incidents, a few numbers with their trend, recent runs, and what costs most."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from compileboard.app.analysis.comparison.model import ModelResult
-from compileboard.app.analysis.incidents.incident import Incident
-from compileboard.app.analysis.metrics import SUMMARY_BY_NAME
-from compileboard.app.analysis.models.labels import ModelFailure, list_failures
-from compileboard.app.analysis.models.summaries import SummaryDelta, compare, filter_set, format_number
-from compileboard.app.analysis.trends.lines import AXES, ENVIRONMENT, Axis, TrendLine, build_suite_line, lay_out
-from compileboard.app.format import format_time
-from compileboard.app.queries.dashboard.baselines import get_baseline, list_baselines, read_baseline_rows
-from compileboard.app.queries.dashboard.incidents import IncidentCounts, count_incidents, get_detection
+from compileboard.app.analysis.incidents.incident import Incident, Sparkline
+from compileboard.app.analysis.tiles import HeadlineTile, build_tiles
+from compileboard.app.analysis.trends.lines import ENVIRONMENT
+from compileboard.app.analysis.verdict import (
+    PageVerdict,
+    VerdictCount,
+    VerdictFacts,
+    VerdictIncident,
+    decide_verdict,
+)
+from compileboard.app.format import format_count
+from compileboard.app.queries.dashboard.incidents import IncidentCounts, IncidentFilter, count_incidents
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.overview import (
     DatabaseTotals,
+    FailedModel,
     RunPoint,
     RunSeries,
+    RunSpeedup,
     TopBreak,
+    TopCause,
     TopFunction,
     get_totals,
+    list_failed_models,
     list_series,
+    list_speedups,
     list_top_breaks,
+    list_top_causes,
     list_top_functions,
     list_trend,
 )
@@ -38,140 +47,126 @@ from compileboard.app.queries.fleet.trends import (
     list_branches,
     list_sets,
     list_trend_runs,
-    read_choice,
     read_last,
-    read_text,
     read_trend_filter,
 )
 from compileboard.app.queries.newest import MAY_CHANGE, RecorderClock
-from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.run.models import list_results
-from compileboard.app.queries.run_cache import cached_ancestry, cached_for_run, cached_for_runs
-from compileboard.app.screens.fleet.comparison import (
-    count_run_verdicts,
-    count_verdicts,
-    filter_results,
-    list_stored_results,
-    load_results,
-)
-from compileboard.app.screens.fleet.incidents import list_worst
+from compileboard.app.screens.fleet.incidents import build_sparkline, list_incidents, list_worst
 from compileboard.app.screens.fleet.runs import ListedRun, describe_runs
-from compileboard.app.screens.fleet.summary import summarize_runs
-from compileboard.collectors.store.rollups.results import ResultRow
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, HUD, Definition
+from compileboard.app.screens.fleet.summary import SummarizedRuns, summarize_runs
+from compileboard.collectors.store.rollups.summaries import Definition
 
-HEADLINE_METRICS = (
-    "pass_ratio",
-    "geomean_speedup",
-    "compilation_latency_s",
-    "compression_ratio",
-    "graph_breaks_per_model",
-    "recompiles_per_model",
-)
-STORED = "baseline:"
 NEWEST_RUNS_COUNT = 8
-TOP_COUNT = 8  # graph breaks, and functions
-INCIDENT_COUNT = 5
-BASELINE_RUN_COUNT = 40
-OTHER_SET_COUNT = 60
+TOP_COUNT = 8  # of the API; a page shows fewer
+INCIDENT_COUNT = 5  # open ones, and as many that recovered within a day
+VERDICT_INCIDENT_COUNT = 200
+_DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
 class OverviewFilters:
-    """What the overview is asked for; `definition` is None where the address names none."""
+    """What the overview is asked for."""
 
     sets: TrendFilter
     suite: str | None
     name: str | None
-    definition: str | None
-    axis: str
     last: str
     run_count: int
-    baseline: str | None
 
 
 @dataclass(frozen=True)
-class HeadlineNumber:
-    """A number of the newest run, its trend and its change; where it has no value, `missing` says why."""
+class OverviewIncidents:
+    """Incidents of a suite or of all: open ones, the most severe first; `recovered` are those of a day."""
 
-    value: str
-    delta: SummaryDelta
-    line: TrendLine
-    missing: str | None
+    confirmed: Sequence[Incident]
+    unconfirmed: Sequence[Incident]
+    recovered: Sequence[Incident]
+    counts: IncidentCounts
+    sparklines: Mapping[str, Sparkline | None]  # of those that are shown, by id
 
-
-@dataclass(frozen=True)
-class HeadlineBase:
-    """What the newest run is compared with, and what of the environment differs; no title where there is nothing.
-
-    `stored` has the results of a stored baseline as Compare reads them.
-    """
-
-    results: Sequence[ResultRow]
-    stored: Sequence[ModelResult]
-    title: str
-    run_id: str | None
-    differences: Sequence[str]
+    @property
+    def shown(self) -> Sequence[Incident]:
+        """Return the open incidents that the page shows."""
+        return [*self.confirmed, *self.unconfirmed][:INCIDENT_COUNT]
 
 
 @dataclass(frozen=True)
-class Headline:
-    """What the newest run of one configuration comes to; `running` is a newer run that has not ended."""
+class RecentRun:
+    """A run with what failed in it and, of a benchmark, its speedup."""
 
-    summary: StoredSummary
+    listed: ListedRun
+    failed: Sequence[FailedModel]
+    speedup: RunSpeedup | None
+
+    @property
+    def status(self) -> tuple[str, str]:
+        """Return its status as a word and a colour: a failed model is never green."""
+        state = self.listed.state
+        if self.failed and self.speedup:
+            return f"{len(self.failed)} of {self.speedup.total_count} failed", "bad"
+        if self.failed or state.problems:
+            return ", ".join(state.problems), "bad" if state.kind == "bad" or self.failed else "warn"
+        if state.word == "finished":
+            return "Passed", "good"
+        return state.word.capitalize(), state.kind
+
+
+@dataclass(frozen=True)
+class NewestSuiteRun:
+    """The newest run of one configuration of a suite; `running` is a newer run that has not ended."""
+
+    newest: StoredSummary
     run: TrendRun
     running: TrendRun | None
     definition: Definition
-    numbers: Sequence[HeadlineNumber]
-    base: HeadlineBase
-    failures: Sequence[ModelFailure]
-    axis: Axis
-    baseline_choices: Sequence[tuple[str, str]]
+    run_count: int  # from which it was chosen
+    failed_run_count: int
+    failing_since: str  # its commit, where the run before it had no failure
+    failed: Sequence[FailedModel]
+    passing_again: Sequence[str]
+    environment: Sequence[str]  # what differs from the run before
 
 
 @dataclass(frozen=True)
-class OpenIncidents:
-    """Open incidents that nobody ignores, the most severe first, of everything in the database."""
-
-    incidents: Sequence[Incident]
-    counts: IncidentCounts
-    detected_us: int | None
-
-
-@dataclass(frozen=True)
-class ObservedRuns:
-    """What the runs of a suite and name come to: their sums, a point a run, the newest, the most frequent causes."""
+class RecordedRuns:
+    """What the runs of a suite and name come to: sums, a point a run, the newest, what costs most."""
 
     series: Sequence[RunSeries]
     totals: DatabaseTotals
     points: Sequence[RunPoint]
     newest: Sequence[ListedRun]
     graph_breaks: Sequence[TopBreak]
+    recompile_causes: Sequence[TopCause]
     functions: Sequence[TopFunction]
-
-    @property
-    def is_live(self) -> bool:
-        """Return True while a run may still change."""
-        return any(point.state in MAY_CHANGE for point in self.points)
 
 
 @dataclass(frozen=True)
 class OverviewScreen:
-    """The overview; `sets` is empty where nothing was ever benchmarked."""
+    """The overview; `sets` is empty where nothing was ever benchmarked, `series` where nothing was recorded."""
 
     filters: OverviewFilters
+    series: Sequence[RunSeries]
     sets: Sequence[ModelSet]
     selected: ModelSet | None
-    others: Sequence[ModelSet]
     branches: Sequence[str]
-    headline: Headline | None
-    incidents: OpenIncidents
-    observed: ObservedRuns
+    verdict: PageVerdict
+    suite: NewestSuiteRun | None
+    incidents: OverviewIncidents
+    tiles: Sequence[HeadlineTile]
+    totals: DatabaseTotals
+    runs: Sequence[RecentRun]
+    graph_breaks: Sequence[TopBreak]
+    recompile_causes: Sequence[TopCause]
 
     @property
-    def definition(self) -> str:
-        """Return the name of the definition that numbers are by."""
-        return self.headline.definition.name if self.headline else self.filters.definition or HUD.name
+    def is_live(self) -> bool:
+        """Return True while a run of the page may still change."""
+        return any(recent.listed.state.word in MAY_CHANGE for recent in self.runs)
+
+    @property
+    def newest_us(self) -> int:
+        """Return when the newest run started."""
+        return max((recent.listed.run.started_us for recent in self.runs), default=0)
 
 
 def read_overview_filters(query: Mapping[str, str]) -> OverviewFilters:
@@ -184,180 +179,172 @@ def read_overview_filters(query: Mapping[str, str]) -> OverviewFilters:
         sets=read_trend_filter(query),
         suite=query.get("suite") or None,
         name=query.get("name") or None,
-        definition=read_choice(query, "definition", DEFINITIONS, HUD.name) if query.get("definition") else None,
-        axis=read_choice(query, "axis", [name for name, _label in AXES], "date"),
         last=last,
         run_count=run_count,
-        baseline=read_text(query, "baseline"),
     )
 
 
 def build_overview(
     reader: sqlite3.Connection, engine: Engine, filters: OverviewFilters, clock: RecorderClock, point_count: int
 ) -> OverviewScreen:
-    """Build the overview; charts show at most `point_count` runs.
-
-    Raises: FilterError if there is no such baseline.
-    """
+    """Build the overview; what costs most is of the newest `point_count` runs."""
     sets = list_sets(engine)
     selected = choose_set(engine, sets, filters.sets)
+    narrowed = filters.sets.narrow(selected) if selected else None
+    summed = summarize_runs(engine, narrowed, None, clock, filters.run_count) if narrowed else None
+    incidents = _list_incidents(reader, engine, filters.suite, clock)
+    suite = _describe_suite(engine, summed, clock) if summed else None
+    scope = {"suite": filters.suite, "name": filters.name}
+    runs = _list_recent_runs(engine, filters, clock)
+    totals = get_totals(engine, **scope, alive_since_us=clock.alive_since_us)
     return OverviewScreen(
         filters=filters,
+        series=list_series(engine),
         sets=sets,
         selected=selected,
-        others=[other for other in sets if other != selected][:OTHER_SET_COUNT],
         branches=list_branches(engine) if sets else (),
-        headline=_build_headline(reader, engine, filters, selected, clock) if selected else None,
-        incidents=_list_open_incidents(reader),
-        observed=build_observed_runs(engine, filters.suite, filters.name, clock, point_count),
+        verdict=decide_verdict(_collect_facts(suite, incidents, runs, totals, clock)),
+        suite=suite,
+        incidents=incidents,
+        tiles=_build_tiles(summed, incidents) if summed else (),
+        totals=totals,
+        runs=runs,
+        graph_breaks=list_top_breaks(engine, **scope, newest=point_count, limit=TOP_COUNT),
+        recompile_causes=list_top_causes(engine, **scope, newest=point_count, limit=TOP_COUNT),
     )
 
 
-def build_observed_runs(
+def build_recorded_runs(
     engine: Engine, suite: str | None, name: str | None, clock: RecorderClock, point_count: int
-) -> ObservedRuns:
+) -> RecordedRuns:
     """Build what the runs of a suite and name come to; rankings are of the newest `point_count` runs."""
     newest = list_runs(engine, RunFilter(suite=suite, name=name), pinned_first=False, limit=NEWEST_RUNS_COUNT)
     alive_since_us = clock.alive_since_us
-    return ObservedRuns(
+    return RecordedRuns(
         series=list_series(engine),
         totals=get_totals(engine, suite, name, alive_since_us=alive_since_us),
         points=list_trend(engine, suite, name, newest=point_count, alive_since_us=alive_since_us),
         newest=describe_runs(engine, newest.rows, clock),
         graph_breaks=list_top_breaks(engine, suite, name, newest=point_count, limit=TOP_COUNT),
+        recompile_causes=list_top_causes(engine, suite, name, newest=point_count, limit=TOP_COUNT),
         functions=list_top_functions(engine, suite, name, newest=point_count, limit=TOP_COUNT),
     )
 
 
-def _list_open_incidents(reader: sqlite3.Connection) -> OpenIncidents:
-    detection = get_detection(reader)
-    worst = list_worst(reader, INCIDENT_COUNT)
-    return OpenIncidents(worst, count_incidents(reader), detection.finished_us if detection else None)
+def _list_recent_runs(engine: Engine, filters: OverviewFilters, clock: RecorderClock) -> list[RecentRun]:
+    selected = RunFilter(suite=filters.suite, name=filters.name)
+    listed = describe_runs(engine, list_runs(engine, selected, pinned_first=False, limit=NEWEST_RUNS_COUNT).rows, clock)
+    benched = [entry.run.id for entry in listed if entry.run.result_count]
+    failed_ids = [entry.run.id for entry in listed if entry.run.failed_result_count]
+    failed = list_failed_models(engine, failed_ids) if failed_ids else {}
+    speedups = list_speedups(engine, benched) if benched else {}
+    return [RecentRun(entry, failed.get(entry.run.id, ()), speedups.get(entry.run.id)) for entry in listed]
 
 
-def _build_headline(
-    reader: sqlite3.Connection, engine: Engine, filters: OverviewFilters, selected: ModelSet, clock: RecorderClock
-) -> Headline | None:
-    """Build what the newest run of a configuration comes to; None where no run fits.
-
-    Raises: FilterError if there is no such baseline.
-    """
-    summed = summarize_runs(engine, filters.sets.narrow(selected), filters.definition, clock, filters.run_count)
-    if summed is None:
-        return None
-    newest, definition = summed.newest, summed.definition
-    run_ids = [summary.run_id for summary in summed.summaries]
-    runs = {run.id: run for run in list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)}
-    axis = lay_out(list(runs.values()), filters.axis, parents=_list_parents(engine, filters.axis, runs.values()))
+def _describe_suite(engine: Engine, summed: SummarizedRuns, clock: RecorderClock) -> NewestSuiteRun:
+    """Describe the newest run of a configuration, and a newer run that has not ended."""
+    newest = summed.newest
     position = summed.summaries.index(newest)
-    newer, summaries = summed.summaries[:position], summed.summaries[position:]
-    previous = summed.find_newest_before(position + 1)
-    base = _find_base(reader, engine, filters.baseline, previous, selected, runs[newest.run_id])
-    results = filter_set(cached_for_run(reader, newest.run_id, list_results), newest.set)
-    failures = list_failures(base.results, results) if base.title else []
-    return Headline(
-        summary=newest,
-        run=runs[newest.run_id],
-        running=next((runs[summary.run_id] for summary in newer if summary.run_id in summed.running), None),
-        definition=definition,
-        numbers=_sum_up(definition, summaries, base.results, results, _count_verdicts(reader, base, newest)),
-        base=base,
-        failures=[failure for failure in failures if failure.word != "still"],
-        axis=axis,
-        baseline_choices=_list_baseline_choices(
-            reader, [runs[summary.run_id] for summary in summaries[1:BASELINE_RUN_COUNT]]
+    newer = [summary.run_id for summary in summed.summaries[:position] if summary.run_id in summed.running]
+    ended, previous = summed.summaries[position:], summed.find_newest_before(position + 1)
+    run_ids = [newest.run_id, *([previous.run_id] if previous else []), *newer[:1]]
+    runs = {run.id: run for run in list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)}
+    run, before = runs[newest.run_id], runs[previous.run_id] if previous else None
+    failures = list_failed_models(engine, run_ids[:2])
+    failed = failures.get(run.id, [])
+    failing = {model.model for model in failed}
+    failed_before = [model.model for model in failures.get(before.id, [])] if before else []
+    return NewestSuiteRun(
+        newest=newest,
+        run=run,
+        running=runs[newer[0]] if newer else None,
+        definition=summed.definition,
+        run_count=len({summary.run_id for summary in ended} - summed.running),
+        failed_run_count=sum(summary.failed_count > 0 for summary in ended),
+        failing_since=(run.git_commit or "")[:7] if previous and not previous.failed_count else "",
+        failed=failed,
+        passing_again=[model for model in failed_before if model not in failing],
+        environment=_list_differences(before, run) if before else (),
+    )
+
+
+def _list_differences(before: TrendRun, run: TrendRun) -> list[str]:
+    values = [(word, getattr(before, name), getattr(run, name)) for word, name in ENVIRONMENT]
+    return [f"{word} {old} → {new}" for word, old, new in values if old and new and old != new]
+
+
+def _build_tiles(summed: SummarizedRuns, incidents: OverviewIncidents) -> list[HeadlineTile]:
+    suite = summed.newest.set.suite
+    starts = [incident.first_us for incident in incidents.confirmed if incident.suite == suite]
+    return build_tiles(summed.summaries[summed.summaries.index(summed.newest) :], min(starts, default=None))
+
+
+def _collect_facts(
+    suite: NewestSuiteRun | None,
+    incidents: OverviewIncidents,
+    runs: Sequence[RecentRun],
+    totals: DatabaseTotals,
+    clock: RecorderClock,
+) -> VerdictFacts:
+    newest = next((recent.listed for recent in runs if recent.listed.state.word != "running"), None)
+    failing = [model.model for model in suite.failed] if suite else []
+    if suite is None and newest and newest.state.kind == "bad":
+        failing = [newest.run.shown_name]
+    return VerdictFacts(
+        incidents=[
+            *(_describe_incident(incident, is_confirmed=True) for incident in incidents.confirmed),
+            *(_describe_incident(incident, is_confirmed=False) for incident in incidents.unconfirmed),
+        ],
+        recovered_count=len(incidents.recovered),
+        failing=failing,
+        failing_since=suite.failing_since if suite else "",
+        model_count=suite.newest.total_count if suite else 0,
+        run_count=suite.run_count if suite else totals.run_count - totals.running_count,
+        newest_us=suite.run.started_us if suite else newest.run.started_us if newest else 0,
+        now_us=clock.now_us,
+        is_recording=totals.running_count > 0,
+        passing_again=suite.passing_again if suite else (),
+        environment=suite.environment if suite else (),
+        counts=_count(suite) if suite else (),
+    )
+
+
+def _count(suite: NewestSuiteRun) -> list[VerdictCount]:
+    newest = suite.newest
+    passed = newest.passed_count
+    return [
+        VerdictCount("Models measured", f"{format_count(newest.measured_count)} of {format_count(newest.total_count)}"),
+        VerdictCount("Failed runs", f"{format_count(suite.failed_run_count)} of {format_count(suite.run_count)}"),
+        VerdictCount(
+            "Accuracy",
+            f"{format_count(passed)} of {format_count(newest.total_count)} passed"
+            if passed is not None and suite.definition.has_pass_rate
+            else "not checked",
         ),
-    )
-
-
-def _list_parents(engine: Engine, axis: str, runs: Iterable[TrendRun]) -> Mapping[str, tuple[str | None, int]]:
-    return cached_ancestry(engine, [run.git_commit for run in runs]) if axis == "commit" else {}
-
-
-def _sum_up(
-    definition: Definition,
-    summaries: Sequence[StoredSummary],
-    base: Sequence[ResultRow],
-    results: Sequence[ResultRow],
-    verdicts: Mapping[str, Mapping[str, int]] | None,
-) -> list[HeadlineNumber]:
-    deltas = {delta.metric.name: delta for delta in compare(base, results, definition, verdicts)}
-    numbers = []
-    for name in HEADLINE_METRICS:
-        metric = SUMMARY_BY_NAME[name]
-        line = build_suite_line(metric, summaries)
-        value = format_number(metric, getattr(summaries[0], name), definition)
-        missing = None if line.has_points else _format_missing(name, definition)
-        numbers.append(HeadlineNumber(value, deltas[name], line, missing))
-    return numbers
-
-
-def _count_verdicts(
-    reader: sqlite3.Connection, base: HeadlineBase, newest: StoredSummary
-) -> Mapping[str, Mapping[str, int]] | None:
-    """Count the models of both sides by Compare's verdicts."""
-    fields = newest.set.fields
-    if base.run_id:
-        return cached_for_runs(reader, (base.run_id, newest.run_id), count_run_verdicts, tuple(fields.items()))
-    results = filter_results(load_results(reader, newest.run_id), fields) if base.stored else []
-    return count_verdicts(filter_results(base.stored, fields, any_hardware=True), results)
-
-
-def _format_missing(name: str, definition: Definition) -> str:
-    if name == "pass_ratio" and not definition.has_pass_rate:
-        return f"{definition.label} knows no pass rate; another definition has one where accuracy was checked."
-    return "No run here has measured it."
-
-
-def _find_base(
-    reader: sqlite3.Connection,
-    engine: Engine,
-    baseline: str | None,
-    previous: StoredSummary | None,
-    selected: ModelSet,
-    run: TrendRun,
-) -> HeadlineBase:
-    """Find what the newest run is compared with: the named baseline, else the previous run.
-
-    Raises: FilterError if there is no such run or stored baseline.
-    """
-    if baseline and baseline.startswith(STORED):
-        return _load_stored(reader, baseline.removeprefix(STORED), selected, run)
-    run_id = baseline or (previous.run_id if previous else None)
-    if run_id is None:
-        return HeadlineBase((), (), "", None, ())
-    bases = list_trend_runs(engine, [run_id])
-    if not bases:
-        raise FilterError(f"baseline: there is no run {run_id[:80]}; it may have been deleted")
-    results = filter_set(cached_for_run(reader, run_id, list_results), selected, any_hardware=bool(baseline))
-    title = f"{bases[0].name}, {format_time(bases[0].started_us)[:16]}"
-    differences = [(word, getattr(bases[0], name), getattr(run, name)) for word, name in ENVIRONMENT]
-    return HeadlineBase(
-        results, (), title if baseline else f"the previous run ({title})", run_id, _list_differences(differences)
-    )
-
-
-def _load_stored(reader: sqlite3.Connection, name: str, selected: ModelSet, run: TrendRun) -> HeadlineBase:
-    stored = get_baseline(reader, name)
-    if stored is None:
-        raise FilterError(f"baseline: there is no stored baseline {name[:80]!r}; `compileboard baseline list` has them")
-    title = f"the stored baseline {name}"
-    results = read_baseline_rows(stored.body, title)
-    environment = stored.body.get("environment", {})
-    differences = [
-        ("torch", environment.get("torch"), run.torch_version),
-        ("GPU", environment.get("hardware"), selected.hardware),
     ]
-    results = filter_set(results, selected, any_hardware=True)
-    return HeadlineBase(results, list_stored_results(stored), title, None, _list_differences(differences))
 
 
-def _list_differences(values: Iterable[tuple[str, str | None, str | None]]) -> list[str]:
-    return [f"{word} {before} → {now}" for word, before, now in values if before and now and before != now]
+def _list_incidents(
+    reader: sqlite3.Connection, engine: Engine, suite: str | None, clock: RecorderClock
+) -> OverviewIncidents:
+    worst = list_worst(reader, VERDICT_INCIDENT_COUNT)
+    unconfirmed = IncidentFilter(state="unconfirmed", status="open", direction="worse", suite=suite)
+    recovered = IncidentFilter(state="recovered", direction="worse", suite=suite, since_us=clock.now_us - 7 * _DAY_US)
+    incidents = OverviewIncidents(
+        confirmed=[incident for incident in worst if suite in (None, incident.suite)],
+        unconfirmed=list_incidents(reader, unconfirmed, limit_count=INCIDENT_COUNT).rows,
+        recovered=[
+            incident
+            for incident in list_incidents(reader, recovered, limit_count=20).rows
+            if (incident.recovered_us or 0) >= clock.now_us - _DAY_US
+        ][:INCIDENT_COUNT],
+        counts=count_incidents(reader),
+        sparklines={},
+    )
+    sparklines = {incident.id: build_sparkline(reader, engine, incident, clock) for incident in incidents.shown}
+    return replace(incidents, sparklines=sparklines)
 
 
-def _list_baseline_choices(reader: sqlite3.Connection, runs: Sequence[TrendRun]) -> list[tuple[str, str]]:
-    """List what can be compared with: stored baselines, then the newest runs."""
-    stored = [(STORED + baseline.name, f"stored: {baseline.name}") for baseline in list_baselines(reader).rows]
-    labels = [(run.name, format_time(run.started_us)[:16], (run.git_commit or "")[:8]) for run in runs]
-    return stored + [(run.id, " · ".join(label)) for run, label in zip(runs, labels)]
+def _describe_incident(incident: Incident, *, is_confirmed: bool) -> VerdictIncident:
+    since = incident.first_bad.short_commit
+    return VerdictIncident(incident.id, incident.subject, incident.what, since, incident.models, is_confirmed)

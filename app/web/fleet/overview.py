@@ -1,78 +1,150 @@
-"""The overview page: its address, its charts, its template."""
+"""The overview page: its address, its chips, its sparklines, its template."""
 
 from __future__ import annotations
 
-from flask import Blueprint, render_template, request
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Blueprint, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
 
 from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.models.series import label_fields
-from compileboard.app.charts import overview as charts
-from compileboard.app.charts.trends import chart_metric, list_table_rows, share_runs
+from compileboard.app.charts.sparkline import draw_sparkline
 from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
-from compileboard.app.queries.fleet.trends import FILTERS, ModelSet, address_set
+from compileboard.app.queries.fleet.trends import FILTERS, UNSAID, ModelSet, address_set
 from compileboard.app.queries.parameters import check_keys
 from compileboard.app.screens.fleet.demo import build_demo_progress
-from compileboard.app.screens.fleet.overview import Headline, build_overview, read_overview_filters
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+from compileboard.app.screens.fleet.overview import OverviewScreen, build_overview, read_overview_filters
+from compileboard.app.web.filters import url_with
+from compileboard.app.web.fleet.incidents import link_comparison
 
 blueprint = Blueprint("overview", __name__)
-_PARAMETERS = (*FILTERS, "name", "definition", "axis", "last", "baseline")
-_LINKED = ("definition", "axis", "last", "branch")  # what a link to another configuration keeps
+_PARAMETERS = (*FILTERS, "name", "last")
+_OF_TRENDS = ("axis", "definition", "baseline")  # once chosen here
+LEAST_POINTS = 3  # fewer are no trend
+MOST_OPTIONS = 100
+_COUNTS = (("30", "Last 30 runs"), ("90", "Last 90 runs"), ("365", "Last 365 runs"), ("all", "All runs"))
+_MORE = (
+    ("mode", "Mode"),
+    ("dtype", "Dtype"),
+    ("device", "Device"),
+    ("dynamic", "Dynamic shapes"),
+    ("world_size", "Ranks"),
+)
+
+
+@dataclass(frozen=True)
+class ScopeChip:
+    """What is chosen of one filter, and what else can be: (text, address, is current)."""
+
+    label: str
+    value: str
+    options: list[tuple[str, str, bool]]
 
 
 @blueprint.get("/")
-def index() -> str:
-    """Show what is in this database, of one suite and name if asked."""
+def index() -> str | Response:
+    """Show what is wrong, why, and where the numbers stand, of one suite and name if asked."""
+    if any(name in request.args for name in _OF_TRENDS):
+        return redirect(url_with(**dict.fromkeys(_OF_TRENDS)), 301)
     check_keys(request.args, _PARAMETERS)
     filters = read_overview_filters(request.args)
     screen = build_overview(get_reader(), get_engine(), filters, get_clock(), get_settings().trend_runs)
-    if not screen.observed.series:
+    if not screen.series:
         return render_template("overview/empty.html")
-    points = screen.observed.points
-    demo = build_demo_progress(get_engine(), [listed.run for listed in screen.observed.newest], get_clock())
-    linked = {key: request.args[key] for key in _LINKED if request.args.get(key)}
-
-    def address(configuration: ModelSet) -> dict[str, str]:
-        return address_set(configuration) | linked
-
+    demo = build_demo_progress(get_engine(), [recent.listed.run for recent in screen.runs], get_clock())
     return render_template(
         "overview/index.html",
         screen=screen,
-        headline=screen.headline,
-        drawn=_build_headline(screen.headline) if screen.headline else None,
-        address=address,
-        label_fields=label_fields,
-        definitions=[(definition.name, definition.label) for definition in DEFINITIONS.values()],
-        suites=sorted({series.suite for series in screen.observed.series if series.suite}),
-        names=sorted({series.name for series in screen.observed.series if filters.suite in (None, series.suite)}),
-        charts=[
-            charts.chart_runs(points),
-            charts.chart_recompiles(points),
-            charts.chart_compile_time(points),
-            charts.chart_graph_breaks(points),
+        verdict=screen.verdict,
+        chips=_list_chips(screen),
+        more=_list_more(screen),
+        tiles=[
+            (
+                tile,
+                draw_sparkline(tile.values, hollow=tile.incomplete, bad_from=tile.changed_from)
+                if sum(value is not None for value in tile.values) >= LEAST_POINTS
+                else None,
+            )
+            for tile in screen.tiles
         ],
-        shared=charts.share_points(points),
-        points_id=charts.POINTS_ID,
-        trend_columns=charts.TREND_COLUMNS,
-        trend_rows=charts.list_trend_rows(points),
+        scope=address_set(screen.selected) if screen.selected else {},
+        label_fields=label_fields,
+        sparklines={
+            incident_id: draw_sparkline(line.values, bad_from=line.bad_from, bad_to=line.bad_to, width=150, height=52)
+            for incident_id, line in screen.incidents.sparklines.items()
+            if line and sum(value is not None for value in line.values) >= LEAST_POINTS
+        },
+        link_comparison=link_comparison,
         words=messages,
         demo=demo,
-        live=screen.observed.is_live or demo is not None,
+        live=screen.is_live or demo is not None,
     )
 
 
-def _build_headline(headline: Headline) -> dict[str, object]:
-    """Build the headline's numbers, a small chart each, with one table for all."""
-    axis = headline.axis
-    metric_lines = [(number.delta.metric, [number.line]) for number in headline.numbers]
-    columns, rows = list_table_rows(metric_lines, axis)
-    figures = [
-        chart_metric(metric, lines, axis, chart_id=f"headline-{metric.name}", small=True)
-        for metric, lines in metric_lines
+def _list_chips(screen: OverviewScreen) -> list[ScopeChip]:
+    """List what is chosen of suites, branches, hardware, backends and runs."""
+    filters, selected = screen.filters, screen.selected
+    if selected is None:
+        suites = sorted({series.suite for series in screen.series if series.suite})
+        names = sorted({series.name for series in screen.series if filters.suite in (None, series.suite)})
+        return [
+            *([_make_chip("suite", "", filters.suite, suites, "All suites")] if suites else []),
+            _make_chip("name", "", filters.name, names, "All runs"),
+        ]
+    suites = list(dict.fromkeys(model_set.suite for model_set in screen.sets))
+    options = [(suite, url_for("overview.index", suite=suite), suite == selected.suite) for suite in suites]
+    return [
+        ScopeChip("", selected.suite, options[:MOST_OPTIONS]),
+        _make_chip("branch", "Branch", filters.sets.branch, screen.branches, "all"),
+        _make_set_chip("hardware", "GPU", screen, selected),
+        _make_set_chip("backend", "Backend", screen, selected),
+        ScopeChip(
+            "",
+            dict(_COUNTS).get(filters.last, f"Last {filters.last} runs"),
+            [(text, url_with(last=key), key == filters.last) for key, text in _COUNTS],
+        ),
     ]
-    return {
-        "cards": list(zip(headline.numbers, figures)),
-        "columns": columns,
-        "rows": rows,
-        "shared": share_runs(axis),
+
+
+def _list_more(screen: OverviewScreen) -> list[ScopeChip]:
+    """List the filters of the suite that have something to choose from, and the names of its runs."""
+    selected = screen.selected
+    if selected is None:
+        return []
+    chips = [_make_set_chip(name, label, screen, selected) for name, label in _MORE]
+    names = sorted({series.name for series in screen.series if series.suite == selected.suite})
+    chips.append(_make_chip("name", "Run name", screen.filters.name, names, "all"))
+    return [chip for chip in chips if len(chip.options) > (2 if chip.label == "Run name" else 1)]
+
+
+def _make_chip(name: str, label: str, value: str | None, values: Iterable[str], any_text: str) -> ScopeChip:
+    options = [(any_text, url_with(**{name: None}), not value)]
+    options += [(text, url_with(**{name: text}), text == value) for text in values]
+    return ScopeChip(label, value or any_text, options[:MOST_OPTIONS])
+
+
+def _make_set_chip(name: str, label: str, screen: OverviewScreen, selected: ModelSet) -> ScopeChip:
+    """Make the chip of one field of a configuration; each option leads to the newest configuration that has it."""
+    own = [model_set for model_set in screen.sets if model_set.suite == selected.suite]
+    newest: dict[Any, ModelSet] = {}
+    for model_set in own:
+        newest.setdefault(getattr(model_set, name), model_set)
+    current = getattr(selected, name)
+    linked = {key: request.args[key] for key in ("branch", "last", "name") if request.args.get(key)}
+    addresses: dict[Any, dict[str, Any]] = {
+        value: {**address_set(model_set), **linked} for value, model_set in newest.items()
     }
+    options = [
+        (_name_value(value), url_for("overview.index", **address), value == current)
+        for value, address in addresses.items()
+    ]
+    return ScopeChip(label, _name_value(current), options[:MOST_OPTIONS])
+
+
+def _name_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return UNSAID if value in (None, "") else str(value)

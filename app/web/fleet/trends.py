@@ -10,12 +10,13 @@ from compileboard.app.analysis.incidents.messages import DIRECTION_LABELS, STATE
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.analysis.trends.lines import AXES, CHOICES, find_metric, read_choices
+from compileboard.app.charts import recorded
 from compileboard.app.charts.incidents import mark_incidents
 from compileboard.app.charts.trends import chart_metric, list_table_rows, share_runs
-from compileboard.app.db import get_clock, get_engine, get_reader
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.format import format_time
 from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.fleet.overview import TopBreak, list_top_breaks, list_top_functions
+from compileboard.app.queries.fleet.overview import TopBreak, list_top_breaks, list_top_functions, list_trend
 from compileboard.app.queries.fleet.trends import (
     FILTERS,
     ModelSet,
@@ -98,9 +99,17 @@ def index() -> str:
         label_fields=label_fields,
         set_address=_address_set,
         reports=_list_reports(screen),
+        recorded=_chart_recorded(engine, screen.filters),
         definitions=[(definition.name, definition.label) for definition in DEFINITIONS.values()],
         **_offer(engine, screen.selected),
     )
+
+
+def _chart_recorded(engine: Engine, filters: TrendsFilters) -> dict[str, Any] | None:
+    """Build what every recorded run cost, of the suite that is asked for; None where there is none."""
+    newest, alive_since_us = get_settings().trend_runs, get_clock().alive_since_us
+    points = list_trend(engine, filters.sets.suite, newest=newest, alive_since_us=alive_since_us)
+    return recorded.chart_recorded(points) if points else None
 
 
 def _address_set(configuration: ModelSet) -> str:

@@ -233,6 +233,7 @@ def test_an_empty_list_says_what_to_do_or_that_all_is_well(client: FlaskClient, 
     assert "Not scanned yet" in page and "compileboard incidents update --db" in page
     keep(store)
     assert "No open incidents" in text_of(client, "/incidents")
+    assert client.get("/api/v1/overview").json["data"]["verdict"]["incident_id"] is None  # type: ignore[index]
     keep(store, make_change())
     save_comment(store, ONE, "ignore", author="Ada", text="known")
     assert "No open incidents" in text_of(client, "/incidents")

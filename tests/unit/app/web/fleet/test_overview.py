@@ -1,4 +1,4 @@
-"""The overview: its numbers are those of the rows, its charts are small and honest."""
+"""The overview: its numbers are those of the rows; the charts of recorded runs are small and honest."""
 
 from __future__ import annotations
 
@@ -15,20 +15,29 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.charts import overview as charts
+from compileboard.app.charts import recorded as charts
 from compileboard.app.charts.base import MAX_CHART_BYTES, Chart
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet import overview
 from compileboard.app.queries.fleet.runs import STATES
 from compileboard.collectors.contract.fingerprints import format_id
-from tests.unit.app.seed import START_US, add_run
+from tests.unit.app.seed import START_US, add_run, insert
 
 HOUR_US = 3_600_000_000
 
 
-def _tiles(text: str) -> dict[str, str]:
-    matches = re.findall(r"<dt>(.*?)</dt>\s*<dd class=\"tile__value\">(?:<a [^>]*>)?(.*?)<", text)
-    return {label: value.replace("\u202f", "") for label, value in matches}
+def _facts(text: str) -> dict[str, str]:
+    facts = text[text.index('id="totals"') :]
+    matches = re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", facts[: facts.index("</details>")])
+    return {label: value.partition(",")[0].replace("\u202f", "") for label, value in matches}
+
+
+def add_break(store: sqlite3.Connection, reason: str, in_runs: list[tuple[str, str, int]]) -> None:
+    number = store.execute("select count(*) from distinct_breaks").fetchone()[0] + 1
+    insert(store, "distinct_breaks", id=number, fingerprint=reason, reason=reason, hints="[]")
+    for run_id, name, started_us in in_runs:
+        add_run(store, run_id, name=name, started_us=started_us)
+        insert(store, "run_breaks", run_id=run_id, distinct_id=number, break_count=1, compile_us=1000)
 
 
 def _figures(text: str) -> dict[str, Any]:
@@ -37,7 +46,7 @@ def _figures(text: str) -> dict[str, Any]:
 
 
 def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
-    tiles = _tiles(recorded_client.get("/").text)
+    facts = _facts(recorded_client.get("/").text)
     for label, table in (
         ("Runs", "runs"),
         ("Compiles", "compiles"),
@@ -45,7 +54,7 @@ def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_rea
         ("Graph breaks", "graph_breaks"),
         ("Failures", "compiles where outcome = 'failed'"),
     ):
-        assert tiles[label] == str(recorded_reader.execute(f"select count(*) from {table}").fetchone()[0]), label
+        assert facts[label] == str(recorded_reader.execute(f"select count(*) from {table}").fetchone()[0]), label
 
 
 def test_rankings_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
@@ -58,8 +67,13 @@ def test_rankings_are_those_of_the_rows(recorded_client: FlaskClient, recorded_r
     assert {function.function_id: function.recompile_count for function in functions} == {
         format_id(key): n for key, n in rows if key
     }
+    causes = overview.list_top_causes(SqliteEngine(recorded_reader), limit=500)
+    assert sum(cause.recompile_count for cause in causes) == sum(function.recompile_count for function in functions)
     text = html.unescape(recorded_client.get("/").text)
-    assert all(function.name in text for function in functions[:8])
+    assert all(f"/graph_breaks/{graph_break.distinct_id}" in text for graph_break in top[:3])
+    assert all(f"/recompiles/{cause.cause_id}" in text for cause in causes[:3])
+    costs = [graph_break.compile_us or 0 for graph_break in top]
+    assert costs == sorted(costs, reverse=True)
 
 
 def test_a_scope_is_that_suite_and_name_alone(client: FlaskClient, store: sqlite3.Connection) -> None:
@@ -67,9 +81,8 @@ def test_a_scope_is_that_suite_and_name_alone(client: FlaskClient, store: sqlite
         totals = {"compile_count": 10**number, "recompile_count": number}
         add_run(store, f"R{number}", suite=suite, name=name, totals=totals, started_us=START_US + number)
     for query, compiles in (("", "111"), ("suite=a", "11"), ("name=x", "101"), ("suite=a&name=y", "10")):
-        tiles = _tiles(client.get(f"/?{query}").text)
-        assert tiles["Compiles"] == compiles
-    assert _tiles(client.get("/?suite=none").text)["Runs"] == "0"
+        assert _facts(client.get(f"/?{query}").text)["Compiles"] == compiles
+    assert _facts(client.get("/?suite=none").text)["Runs"] == "0"
 
 
 def test_an_empty_database_shows_both_commands(client: FlaskClient) -> None:
@@ -80,12 +93,12 @@ def test_an_empty_database_shows_both_commands(client: FlaskClient) -> None:
 
 
 def test_every_point_is_in_the_table_twin(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
-    text = recorded_client.get("/").text
+    text = recorded_client.get("/trends").text
     points = overview.list_trend(SqliteEngine(recorded_reader))
     figure = _figures(text)["recompiles-chart"]
     drawn = [value for trace in figure["data"] if "markers" in trace["mode"] for value in trace["y"]]
     assert sorted(drawn) == sorted(point.recompile_count for point in points)
-    twin = text[text.index('id="trend-table"') :]
+    twin = text[text.index('id="recorded-table"') :]
     assert twin[: twin.index("</details>")].count("<tr>") == len(points) + 1
 
 
@@ -157,9 +170,10 @@ def test_counts_of_runs_add_up(recorded_reader: sqlite3.Connection) -> None:
 
 def test_markup_in_a_name_stays_text(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_run(store, "R1", name="</script><b onclick=x>", suite='<a href="//evil">')
-    text = client.get("/").text
-    assert "<b onclick" not in text
-    assert "</script><b" not in text
+    text = client.get("/trends").text
+    for page in (text, client.get("/").text):
+        assert "<b onclick" not in page
+        assert "</script><b" not in page
     names = [trace.get("name", "") for trace in _figures(text)["recompiles-chart"]["data"]]
     assert names
     assert not any("<" in name for name in names)
@@ -183,3 +197,28 @@ def test_runs_with_failures_have_a_colour_of_their_own(client: FlaskClient, stor
         ("finished, with failures", [1]),
         ("failed", [1]),
     ]
+
+
+def test_a_cause_is_present_if_the_newest_run_of_its_name_has_it(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    add_break(store, "fixed", in_runs=[("R1", "train", START_US)])
+    add_break(store, "left", in_runs=[("R3", "serve", START_US + 2)])
+    add_run(store, "R2", name="train", started_us=START_US + 1)
+    add_run(store, "R4", name="serve", started_us=START_US + 3, state="running")
+    top = {row.reason: row.is_present for row in overview.list_top_breaks(SqliteEngine(store))}
+    assert top == {"fixed": False, "left": True}
+
+
+def test_the_first_screen_needs_no_chart_library_and_no_select(recorded_client: FlaskClient) -> None:
+    text = recorded_client.get("/").text
+    assert "plotly" not in text
+    assert "application/json" not in text
+    assert "<select" not in text
+    assert len(gzip.compress(text.encode())) < 150_000
+
+
+def test_what_trends_took_over_is_led_to(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_run(store, "R1", suite="a")
+    answer = client.get("/?suite=a&axis=commit&definition=hud&baseline=x")
+    assert (answer.status_code, answer.location) == (301, "/?suite=a")

@@ -186,7 +186,7 @@ def test_a_page_follows_a_silent_run_too(client: FlaskClient, store: sqlite3.Con
     add_run(store, "R7", state="running", started_us=silent_since_us, heartbeat_us=silent_since_us)
     for page in ("/", "/runs"):
         text = client.get(page).text
-        assert "interrupted?" in text and "live.mjs" in text, page
+        assert "interrupted?" in text.lower() and "live.mjs" in text, page
 
 
 def test_what_was_not_recorded_is_never_zero(client: FlaskClient, store: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""The overview's charts: runs over time by state, and what each run cost, a line a series."""
+"""Charts of all recorded runs: their number over time by state, and what each run cost, a line a series."""
 
 from __future__ import annotations
 
@@ -28,8 +28,25 @@ _OTHERS = "all others"
 _NOISY = 14  # points of one series from which on a line through each would be a scribble
 _LEAST_BINS = 12  # so that a lone bar does not fill its chart
 WINDOW = 7
-POINTS_ID = "trend-points"
+POINTS_ID = "recorded-points"
 MOST_TABLE_ROWS = 200  # the list of runs has the same numbers of all
+
+
+def chart_recorded(points: Sequence[RunPoint]) -> dict[str, Any]:
+    """Chart what runs cost: four charts, what they share, and their table."""
+    return {
+        "points": points,
+        "charts": [
+            chart_runs(points),
+            chart_recompiles(points),
+            chart_compile_time(points),
+            chart_graph_breaks(points),
+        ],
+        "shared": share_points(points),
+        "points_id": POINTS_ID,
+        "columns": TREND_COLUMNS,
+        "rows": list_trend_rows(points),
+    }
 
 
 def chart_runs(points: Sequence[RunPoint]) -> Chart:
