@@ -51,15 +51,24 @@ class HeadlineTile:
     changed_from: Annotated[int | None, "Position of the first run of the oldest open incident."]
 
 
-def build_tiles(summaries: Sequence[StoredSummary], incident_us: int | None) -> list[HeadlineTile]:
+def build_tiles(
+    summaries: Sequence[StoredSummary], incident_us: int | None, recovered: Sequence[tuple[int, int]] = ()
+) -> list[HeadlineTile]:
     """Build a tile a metric that has a value; summaries are the newest first, the newest run's at the head.
 
-    `incident_us` is when the first run of the oldest open incident started, None where none is open.
+    `incident_us` is when the first run of the oldest open incident started, None where none is open; `recovered` has
+    from when to when others lasted, whose runs are no reference.
     """
-    return [tile for name in HEADLINE_METRICS if (tile := _build_tile(SUMMARY_BY_NAME[name], summaries, incident_us))]
+    metrics = [SUMMARY_BY_NAME[name] for name in HEADLINE_METRICS]
+    return [tile for metric in metrics if (tile := _build_tile(metric, summaries, incident_us, recovered))]
 
 
-def _build_tile(metric: Metric, summaries: Sequence[StoredSummary], incident_us: int | None) -> HeadlineTile | None:
+def _build_tile(
+    metric: Metric,
+    summaries: Sequence[StoredSummary],
+    incident_us: int | None,
+    recovered: Sequence[tuple[int, int]],
+) -> HeadlineTile | None:
     complete = [
         (summary, value)
         for summary in summaries
@@ -71,7 +80,8 @@ def _build_tile(metric: Metric, summaries: Sequence[StoredSummary], incident_us:
     before = [
         (older, older_value)
         for older, older_value in complete[1:]
-        if incident_us is None or older.started_us < incident_us
+        if (incident_us is None or older.started_us < incident_us)
+        and not any(begun_us <= older.started_us < ended_us for begun_us, ended_us in recovered)
     ][:REFERENCE_RUN_COUNT]
     values = [older_value for _older, older_value in before]
     reference = median(values) if values else None

@@ -60,6 +60,7 @@ NEWEST_RUNS_COUNT = 8
 TOP_COUNT = 8  # of the API; a page shows fewer
 INCIDENT_COUNT = 5  # open ones, and as many that recovered within a day
 VERDICT_INCIDENT_COUNT = 200
+RECOVERED_COUNT = 50
 _DAY_US = 86_400_000_000
 
 
@@ -81,6 +82,7 @@ class OverviewIncidents:
     confirmed: Sequence[Incident]
     unconfirmed: Sequence[Incident]
     recovered: Sequence[Incident]
+    recovered_ranges: Sequence[tuple[int, int]]  # from when to when incidents lasted that recovered
     counts: IncidentCounts
     sparklines: Mapping[str, Sparkline | None]  # of those that are shown, by id
 
@@ -276,7 +278,8 @@ def _list_differences(before: TrendRun, run: TrendRun) -> list[str]:
 def _build_tiles(summed: SummarizedRuns, incidents: OverviewIncidents) -> list[HeadlineTile]:
     suite = summed.newest.set.suite
     starts = [incident.first_us for incident in incidents.confirmed if incident.suite == suite]
-    return build_tiles(summed.summaries[summed.summaries.index(summed.newest) :], min(starts, default=None))
+    ended = summed.summaries[summed.summaries.index(summed.newest) :]
+    return build_tiles(ended, min(starts, default=None), incidents.recovered_ranges)
 
 
 def _collect_facts(
@@ -329,15 +332,17 @@ def _list_incidents(
 ) -> OverviewIncidents:
     worst = list_worst(reader, VERDICT_INCIDENT_COUNT)
     unconfirmed = IncidentFilter(state="unconfirmed", status="open", direction="worse", suite=suite)
-    recovered = IncidentFilter(state="recovered", direction="worse", suite=suite, since_us=clock.now_us - 7 * _DAY_US)
+    selected = IncidentFilter(state="recovered", direction="worse", suite=suite)
+    recovered = list_incidents(reader, selected, limit_count=RECOVERED_COUNT).rows
     incidents = OverviewIncidents(
         confirmed=[incident for incident in worst if suite in (None, incident.suite)],
         unconfirmed=list_incidents(reader, unconfirmed, limit_count=INCIDENT_COUNT).rows,
-        recovered=[
-            incident
-            for incident in list_incidents(reader, recovered, limit_count=20).rows
-            if (incident.recovered_us or 0) >= clock.now_us - _DAY_US
-        ][:INCIDENT_COUNT],
+        recovered=[incident for incident in recovered if (incident.recovered_us or 0) >= clock.now_us - _DAY_US][
+            :INCIDENT_COUNT
+        ],
+        recovered_ranges=[
+            (incident.first_us, incident.recovered_us) for incident in recovered if incident.recovered_us is not None
+        ],
         counts=count_incidents(reader),
         sparklines={},
     )

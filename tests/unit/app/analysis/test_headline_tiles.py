@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,12 @@ EMPTY = StoredSummary(
 )
 
 
-def _tile(*values: float | None, incident_us: int | None = None, **newest: Any) -> HeadlineTile | None:
+def _tile(
+    *values: float | None,
+    incident_us: int | None = None,
+    recovered: Sequence[tuple[int, int]] = (),
+    **newest: Any,
+) -> HeadlineTile | None:
     """Build the tile of the speedup; values are the oldest first, a run a microsecond."""
     summaries = [
         replace(
@@ -24,7 +30,7 @@ def _tile(*values: float | None, incident_us: int | None = None, **newest: Any) 
         for position, value in enumerate(values)
     ]
     summaries[-1] = replace(summaries[-1], **newest)
-    tiles = build_tiles(summaries[::-1], incident_us)
+    tiles = build_tiles(summaries[::-1], incident_us, recovered)
     return tiles[0] if tiles else None
 
 
@@ -33,6 +39,12 @@ def test_a_drop_is_measured_from_the_level_before_the_incident() -> None:
     assert tile is not None
     assert (tile.text, tile.change, tile.verdict) == ("4.47×", "▼ 24% from 5.9×", "worse")
     assert tile.changed_from == 3
+
+
+def test_runs_of_an_incident_that_recovered_are_no_reference() -> None:
+    tile = _tile(6.0, 5.9, 5.8, 3.0, 3.1, 3.2, 3.0, 4.4, incident_us=7, recovered=[(3, 7)])
+    assert tile is not None
+    assert (tile.change, tile.verdict) == ("▼ 25% from 5.9×", "worse")
 
 
 def test_a_run_that_lost_models_is_never_the_headline() -> None:
