@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sqlite3
 from collections.abc import Callable
@@ -80,6 +81,19 @@ def test_on_a_phone_the_bar_is_one_row_and_a_menu(open_tab: Callable[..., Page],
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         page.wait_for_url(f"{address}/")
+
+
+def test_nothing_in_the_bar_overlaps_whatever_its_width(tab: Page, address: str) -> None:
+    tab.goto(f"{address}/runs")
+    for width in (1600, 1280, 1024, 980, 961):
+        tab.set_viewport_size({"width": width, "height": 900})
+        parts = [
+            tab.locator(".bar").locator(part).last.bounding_box()
+            for part in (".brand", ".nav__link", ".find", ".theme")
+        ]
+        edges = [(box["x"], box["x"] + box["width"]) for box in parts if box]
+        assert len(edges) == 4 and edges[-1][1] <= width
+        assert all(right <= left for (_, right), (left, _) in itertools.pairwise(edges)), (width, edges)
 
 
 def test_a_slash_searches_from_every_page_and_in_the_run_that_is_open(tab: Page, address: str) -> None:
