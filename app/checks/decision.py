@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from compileboard.app.analysis.comparison.pairs import pair_entries
+from compileboard.app.analysis.comparison.summary import describe_changes
 from compileboard.app.analysis.comparison.table import list_verdicts
 from compileboard.app.checks.rules import DEFAULT, find_rules
 from compileboard.app.checks.rules.model import FAIL, IMPROVED, Rule, RuleOptions, RuleVerdict, Side, in_order
@@ -44,6 +45,7 @@ class Report:
     warnings: tuple[str, ...]
     allow_improvement: bool
     model_counts: Mapping[str, int] | None = None  # by Compare's verdicts; None where a side is a bare CSV
+    changes: str = ""  # of the models, as Compare says it
 
     def fails(self, verdict: RuleVerdict) -> bool:
         """Return True if a verdict fails the check."""
@@ -118,9 +120,10 @@ def compare(
         raise CannotCompare("nothing can be compared: " + "; ".join(dict.fromkeys(report.lacks for report in reports)))
     warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
     title = None if expected is None else other.title
-    pairs = pair_entries(other.results, actual.results, allow_environment_change).pairs
-    counts = list_verdicts(pairs) if pairs else None
-    return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement, counts)
+    paired = pair_entries(other.results, actual.results, allow_environment_change)
+    counts = list_verdicts(paired.pairs) if paired.pairs else None
+    changes = describe_changes(paired, other.results, actual.results)
+    return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement, counts, changes)
 
 
 def _decide(rule: Rule, actual: Side, expected: Side, options: RuleOptions, rule_names: list[str]) -> RuleReport:

@@ -15,9 +15,8 @@ from compileboard.app.checks.rules.model import IMPROVED, PASS, RuleVerdict
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.reports.markdown import code, prose, table
 from compileboard.app.reports.output import write_file
-from compileboard.collectors.contract.verdicts import describe_models
 
-ALL_METRICS = "Compare, over all metrics of each model"
+CHANGES = "Changed"
 _MOST_WIDTH = 60
 
 
@@ -35,7 +34,7 @@ def write_table(report: Report, *, every: bool = False) -> Iterator[str]:
     yield from _columns([(rule.rule.name, _sum_up(rule)) for rule in report.rules])
     if report.model_counts is not None:
         yield ""
-        yield f"{ALL_METRICS}: {describe_models(report.model_counts)}"
+        yield f"{CHANGES}: {report.changes}"
     if report.failures or report.due:
         yield ""
         yield textwrap.fill(next_step(report), 110)
@@ -100,7 +99,7 @@ def write_markdown(report: Report) -> Iterator[str]:
     )
     if report.model_counts is not None:
         yield ""
-        yield f"{ALL_METRICS}: {describe_models(report.model_counts)}."
+        yield f"{CHANGES}: {prose(report.changes, 1000)}"
     if report.failures:
         yield from _section("What fails", report.failures)
     if report.exit_code:

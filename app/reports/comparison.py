@@ -60,6 +60,7 @@ def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
     chart = _build_chart(comparison)
     values: dict[str, Any] = {
         "comparison": comparison,
+        "summary": screen.summary,
         "chart": chart,
         "scripts": list_scripts(chart is not None),
         "policy": make_policy(chart is not None),
@@ -110,6 +111,7 @@ def render_markdown(screen: ComparisonScreen) -> str:
 def _head(screen: ComparisonScreen) -> list[str]:
     comparison = screen.comparison
     lines = [f"## {prose(comparison.new.title)} against {prose(comparison.base.title)}", ""]
+    lines += [f"**{prose(screen.summary.sentence, 1000)}**", ""]
     lines += [f"- **{label}**: {_side(side)}" for label, side in (("Base", comparison.base), ("New", comparison.new))]
     for reason in comparison.refused:
         lines += ["", f"**Not compared, it would compare machines: {prose(reason)}**"]

@@ -149,6 +149,8 @@ class PageSelector:
         """Select the newest run of each suite against the one before it, and what a page that judges names itself."""
         if not asked:
             return True
+        if "base" in asked and source == "compare.index":  # a proposed pair, no metric of one and not its sides swapped
+            return "metric" not in asked and asked.get("new") in self.newest
         if "base" in asked:
-            return source not in ("run.show", "compare.index") and "new" in asked
+            return source != "run.show" and "new" in asked
         return asked.get("new") in self.newest

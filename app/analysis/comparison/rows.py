@@ -17,6 +17,7 @@ from compileboard.app.analysis.comparison.model import (
     ModelPair,
     ModelResult,
 )
+from compileboard.app.analysis.comparison.summary import summarize
 from compileboard.app.queries.fleet.comparison import FunctionCost
 
 SERIES = (*MODEL_FIELDS, *MACHINE_FIELDS)
@@ -44,6 +45,7 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
         "functions": [_functions(*function) for function in comparison.functions],
         "environment": list(comparison.environment),
         "settings": list(comparison.settings),
+        "summary": summarize(comparison),
     }
 
 

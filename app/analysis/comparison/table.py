@@ -163,14 +163,7 @@ def _models(comparison: Comparison) -> list[ComparisonHeadline]:
     note = f"only on base {only_base}, only in new {only_new}, excluded {excluded}"
     anchor = "left-out" if only_base or only_new or excluded else ""
     compared = ComparisonHeadline("Models compared", format_count(len(comparison.pairs)), note, anchor)
-    tiles = [compared, *_failures(comparison)]
-    if comparison.pairs:
-        counts = list_verdicts(comparison.pairs)
-        note = f"{counts['better']} better, {counts['neither']} neither, over all metrics"
-        if counts["both"]:
-            note += f"; {counts['both']} of the worse also better in one"
-        tiles.append(ComparisonHeadline("Models that changed", f"{counts['worse'] + counts['both']} worse", note))
-    return tiles
+    return [compared, *_failures(comparison)]
 
 
 def _failures(comparison: Comparison) -> list[ComparisonHeadline]:

@@ -8,6 +8,7 @@ from typing import Annotated
 from compileboard.app.analysis.comparison.differences import WORDS
 from compileboard.app.analysis.comparison.model import ChangedSetting, ComparedRun, EnvironmentDifference
 from compileboard.app.analysis.comparison.rows import comparison_row
+from compileboard.app.analysis.comparison.summary import ComparisonSummary
 from compileboard.app.api.answers import operation, refuse
 from compileboard.app.db import get_clock, get_engine, get_reader
 from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
@@ -163,6 +164,7 @@ class ComparisonJson:
     functions: Annotated[list[ComparedFunction], "Functions, the largest change of compile time first."]
     environment: Annotated[list[EnvironmentDifference], "Surroundings."]
     settings: Annotated[list[ChangedSetting], "Configuration, what differs first."]
+    summary: Annotated[ComparisonSummary, "What changed, in a sentence and by model."]
 
 
 @dataclass(frozen=True)

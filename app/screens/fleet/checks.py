@@ -112,6 +112,7 @@ class CheckJson:
     model_counts: Annotated[
         dict[str, Count] | None, "Models by what Compare says of all their metrics: worse, better, both, neither."
     ]
+    changes: Annotated[str | None, "What changed in the models, as Compare says it; null of a bare CSV."]
     rules: Annotated[Sequence[CheckedRule], "Rules, in their order."]
 
 
@@ -125,6 +126,7 @@ def report_check(report: Report) -> CheckJson:
         baseline=report.baseline,
         warnings=report.warnings,
         model_counts=None if report.model_counts is None else dict(report.model_counts),
+        changes=report.changes or None,
         rules=[
             CheckedRule(
                 name=checked.rule.name,

@@ -30,6 +30,7 @@ from compileboard.app.analysis.comparison.sides import (
     name_side,
     sum_totals,
 )
+from compileboard.app.analysis.comparison.summary import ComparisonSummary, summarize
 from compileboard.app.analysis.comparison.table import (
     DEFAULT_ORDER,
     ComparisonHeadline,
@@ -62,6 +63,11 @@ class ComparisonScreen:
     """A comparison with what page, API and reports show of it."""
 
     comparison: Comparison
+
+    @cached_property
+    def summary(self) -> ComparisonSummary:
+        """Return what changed, in a sentence and by model."""
+        return summarize(self.comparison)
 
     @cached_property
     def headlines(self) -> tuple[ComparisonHeadline, ...]:

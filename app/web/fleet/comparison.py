@@ -7,7 +7,8 @@ from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from flask import Blueprint, Response, abort, render_template, request, url_for
+from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as WerkzeugResponse
 
 from compileboard.app.analysis.comparison.metrics import COMPARED, GROUPS
 from compileboard.app.analysis.comparison.model import DistinctDiff, ModelPair, ModelResult
@@ -23,6 +24,7 @@ from compileboard.app.queries.parameters import check_keys
 from compileboard.app.queries.sides import list_side_choices
 from compileboard.app.reports.comparison import TEMPLATE_WORDS, file_name, policy_of, write_comparison
 from compileboard.app.screens.fleet.comparison import ComparisonScreen, build_default_comparison
+from compileboard.app.screens.fleet.proposals import list_proposals
 from compileboard.app.web.filters import url_with
 from compileboard.app.web.fleet.reports import check_format, send_report
 from compileboard.app.web.run.shell import REPORTS
@@ -30,17 +32,20 @@ from compileboard.app.web.run.shell import REPORTS
 blueprint = Blueprint("compare", __name__)
 
 SIDES = ("base", "new", "anyway", "suite")
-PARAMETERS = (*SIDES, "metric", "changes", "sort", "cursor", "limit")
-MOST_FUNCTIONS = 100
+PARAMETERS = (*SIDES, "metric", "sort", "cursor", "limit")
+MOST_FUNCTIONS, MOST_UNCHANGED = 100, 200
 _WORDS: dict[str, Any] = {**TEMPLATE_WORDS, "groups": GROUPS}
 
 
 @blueprint.get("/compare")
-def index() -> str:
-    """Compare two sides; without any, the newest benchmark with the one before it."""
+def index() -> str | WerkzeugResponse:
+    """Compare two sides; without any, propose pairs."""
+    if "changes" in request.args:  # of old addresses: what did not change is always folded
+        return redirect(url_with(changes=None), 301)
     check_keys(request.args, PARAMETERS, noun="parameter")
     given = {key: request.args.get(key, "").strip() for key in PARAMETERS}
-    screen = _build(given)
+    is_chosen = bool(given["base"] or given["new"] or given["suite"])
+    screen = _build(given) if is_chosen else None
     shared: dict[str, Any] = {
         "given": given,
         "choices": list_side_choices(get_reader(), get_engine()),
@@ -51,7 +56,8 @@ def index() -> str:
         ],
     }
     if screen is None:
-        return render_template("comparison/empty.html", **shared)
+        proposals = [] if is_chosen else list_proposals(get_reader(), get_engine(), get_clock())
+        return render_template("comparison/empty.html", proposals=proposals, **shared)
     return render_template("comparison/index.html", **shared, **lay_out(screen, given))
 
 
@@ -84,7 +90,9 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
     """Choose and cut what the page shows of a comparison."""
     comparison = screen.comparison
     sort = given["sort"] or DEFAULT_ORDER
-    choice = choose(comparison, given["metric"] or None, sort, _is_on("changes"))
+    choice = choose(comparison, given["metric"] or None, sort, only_changes=True)
+    changed = set(map(id, choice.rows))
+    unchanged = [pair for pair in comparison.pairs if id(pair) not in changed]
     limit = check_limit(given["limit"] or None, get_settings().page_size)
     entry_address = partial(_address, url_for("models.index"))
 
@@ -98,6 +106,9 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         "comparison": comparison,
         "choice": choice,
         "sort": sort,
+        "summary": screen.summary,
+        "unchanged": unchanged[:MOST_UNCHANGED],
+        "unchanged_count": len(unchanged),
         "listing": cut_page(choice.rows, given["cursor"] or None, limit),
         "chart": chart,
         "has_charts": chart is not None,

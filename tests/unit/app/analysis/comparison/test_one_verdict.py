@@ -17,6 +17,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.cli.main import main
+from compileboard.app.reports.markdown import prose
 from compileboard.collectors.bench.report.comparison import compare
 from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.bench.worker.statistics import speedup_of
@@ -83,14 +84,21 @@ class Verdicts:
     def counts(self) -> set[tuple[int, int]]:
         """Return how many models each place calls worse and better, over all metrics."""
         matches = re.findall(r"(\d+) worse, (\d+) better", self.bench)
-        matches += re.findall(r"Models that changed\D*(\d+) worse\D*?(\d+) better", self.page)
-        matches += re.findall(r"Models that changed \| (\d+) worse \| (\d+) better", self.markdown)
-        matches += re.findall(r"Models that changed\D*(\d+) worse\D*?(\d+) better", self.html)
-        assert len(matches) == 4, matches
+        assert len(matches) == 1, matches
+        self.check_sentence()
         ours = self.check["model_counts"]
         words = [{metric["verdict"] for metric in model["metrics"].values()} for model in self.api["models"]]
         of_api = sum("worse" in word for word in words), sum("better" in word and "worse" not in word for word in words)
         return {*((int(a), int(b)) for a, b in matches), (ours["worse"] + ours["both"], ours["better"]), of_api}
+
+    def check_sentence(self) -> None:
+        """Assert that page, reports, API and `check` say one sentence, and that nothing is worse where `check` passes."""
+        summary = self.api["summary"]
+        assert all(prose(summary["sentence"]) in text or summary["sentence"] in text for text in (self.page, self.html))
+        assert prose(summary["sentence"], 1000) in self.markdown
+        assert summary["sentence"].startswith(self.check["changes"])
+        if summary["tone"] == "bad":
+            assert self.check_code == 1
 
     def words(self, metric: str, rule: str) -> dict[str, str]:
         """Return the verdict of each model as the API has it, after looking that `check` says the same."""
@@ -206,8 +214,8 @@ def test_a_wrong_answer_is_faster_or_slower_nowhere(say: Any, answers: tuple[str
         }
         assert answers_of_all.total(metric)[0] not in ("worse", "better")
     fixed = int(answers[1] == "pass")
-    for text in (answers_of_all.bench, answers_of_all.page, answers_of_all.markdown, answers_of_all.html):
-        assert re.search(rf"\b0 worse\D*{fixed} better", text)
+    assert re.search(rf"\b0 worse\D*{fixed} better", answers_of_all.bench)
+    assert [change["kind"] for change in answers_of_all.api["summary"]["models"]] == ["better"] * fixed
     assert answers_of_all.check["model_counts"] == {"worse": 0, "better": fixed, "both": 0, "neither": 4 - fixed}
     assert "wrong answer (30 samples a side" in answers_of_all.bench
     (wrong,) = [model for model in answers_of_all.api["models"] if model["model"] == "Mlp"]

@@ -8,6 +8,8 @@ import json
 import re
 import sqlite3
 from dataclasses import replace
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -88,14 +90,17 @@ def test_the_page_says_what_changed_and_by_what(client: FlaskClient, suite: str)
 
 
 def test_the_address_chooses_metrics_models_and_order(client: FlaskClient, suite: str) -> None:
-    graphs = text_of(client, f"{suite}&metric=graphs&changes=1")
+    graphs, unchanged = text_of(client, f"{suite}&metric=graphs").split('id="unchanged"')
     assert ">GPT2x4<" in graphs
     assert ">Breaky</a><span" not in graphs
+    assert ">Breaky</a><span" in unchanged
+    old = client.get(f"{suite}&changes=1")
+    assert (old.status_code, "changes" in old.headers["Location"]) == (301, False)
     slowest = text_of(client, f"{suite}&metric=speedup&sort=speedup.asc")
     rows = re.findall(r'<td class="brief"><a href="/models/(\w+)\?', slowest)
     assert rows[0] == "Bert4"
-    assert "More models" in text_of(client, f"{suite}&limit=2")
-    bad = ("x=1", "metric=odd", "metric=autograd_captures", "sort=odd", "anyway=2", "changes=yes", "limit=0")
+    assert "More models" in text_of(client, f"{suite}&limit=1")
+    bad = ("x=1", "metric=odd", "metric=autograd_captures", "sort=odd", "anyway=2", "limit=0")
     assert {query: client.get(f"{suite}&{query}").status_code for query in bad} == dict.fromkeys(bad, 400)
     assert client.get("/compare?new=nothing").status_code == 400
     assert client.get(f"/compare/report.doc?new={NEW}").status_code == 404
@@ -179,3 +184,15 @@ def test_the_chart_is_small_and_one_that_plotly_takes(reader: sqlite3.Connection
     assert [row[0] for row in chart.rows][-1] == "Bert4"
     assert chart.rows[-1][3:] == ["−20.0 %", "0.7764–0.8244", "worse", "95 % intervals"]
     assert chart_changes(BY_NAME["cudagraph_skips"], comparison.pairs, lambda _pair: "") is None
+
+
+def test_without_sides_pairs_are_proposed_and_each_can_be_compared(
+    client: FlaskClient, suite: str, database: Path
+) -> None:
+    assert main(["baseline", "save", "good", "--run", RUNS[1], "--db", str(database)]) == 0
+    page = client.get("/compare").text
+    addresses = [unescape(address) for address in re.findall(r'href="(/compare\?base=[^"]+)"', page)]
+    assert [address.partition("base=")[2].partition("&")[0] for address in addresses[:2]] == [RUNS[-1], "baseline:good"]
+    assert {client.get(address).status_code for address in addresses} == {200}
+    verdict = client.get(addresses[0]).text.partition('id="verdict-title">')[2].partition("</h1>")[0]
+    assert unescape(verdict) == client.get(f"/api/v1{addresses[0]}").json["data"]["summary"]["sentence"]

@@ -1,0 +1,200 @@
+"""What changed between two sides: each model's changes in order of weight, and all of it in a sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from compileboard.app.analysis.comparison.model import (
+    Comparison,
+    EnvironmentDifference,
+    Excluded,
+    MetricDelta,
+    ModelPair,
+    ModelResult,
+)
+from compileboard.app.analysis.comparison.pairs import Paired, describe_entry, list_shown
+from compileboard.app.analysis.metrics import format_value
+from compileboard.app.analysis.models.labels import REASONS
+from compileboard.app.format import format_plural
+from compileboard.app.schema import one_of
+from compileboard.collectors.contract.compile_labels import build_label
+
+FAILS, WORSE, CHANGED, BETTER = "fails", "worse", "changed", "better"
+# Metrics in order of weight, and what they are called within a sentence. Of a group only the first that changed is
+# told: the others follow from it.
+_WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
+    (("graph_breaks", "graph break"), ("unique_graph_breaks", "reason of graph breaks")),
+    (("recompiles", "recompile"),),
+    (("fallbacks_to_eager", "fallback to eager"),),
+    (("speedup", "speedup"), ("abs_latency_ms", "latency")),
+    (("dynamo_peak_mem_gb", "peak memory"), ("compression_ratio", "memory compression")),
+    (("compilation_latency_s", "compile time"), ("warm_compilation_latency_s", "warm compile time")),
+    (("cudagraph_skips", "CUDA graph skip"),),
+)
+# What `check` judges by default: only this makes a model worse, so that its PASS and a worse model cannot meet.
+_DECIDING = ("graph_breaks", "speedup", "dynamo_peak_mem_gb", "compression_ratio", "compilation_latency_s")
+_PLURALS = {
+    "cache miss": "cache misses",
+    "reason of graph breaks": "reasons of graph breaks",
+    "fallback to eager": "fallbacks to eager",
+}
+_LABELS_OF_TOTALS = {
+    "graph_break_count": "graph break",
+    "recompile_count": "recompile",
+    "recompile_limit_count": "recompile limit",
+    "failure_count": "failure",
+    "cache_miss_count": "cache miss",
+}
+_MOST_MODELS, _MOST_PARTS = 3, 3
+_ORDER = {FAILS: 0, WORSE: 1, CHANGED: 2, BETTER: 3}
+
+
+@dataclass(frozen=True)
+class ModelChange:
+    """A model that changed beyond noise. The largest relative change of a time or size is its `size`."""
+
+    model: Annotated[str, "The model, and what it was measured as where that tells it apart."]
+    kind: Annotated[
+        str, one_of((FAILS, WORSE, CHANGED, BETTER)), "What became of it: `worse` in what `check` judges, or `changed`."
+    ]
+    changes: Annotated[tuple[str, ...], "What changed, the heaviest first."]
+    size: Annotated[float, "Its largest relative change."]
+
+
+@dataclass(frozen=True)
+class ComparisonSummary:
+    """What changed, in a sentence and by model."""
+
+    tone: Annotated[str, one_of(("bad", "good", "quiet")), "Whether something became worse, only better, or neither."]
+    sentence: Annotated[str, "What changed, the worst first."]
+    models: Annotated[tuple[ModelChange, ...], "Models that changed, the worst first."]
+
+    def count(self, kind: str) -> int:
+        """Count the models of a kind."""
+        return sum(change.kind == kind for change in self.models)
+
+
+def describe_changes(paired: Paired, base: Sequence[ModelResult], new: Sequence[ModelResult]) -> str:
+    """Describe what changed in the models of two sides, for `check`."""
+    models = list_model_changes(paired.pairs, paired.excluded, name_models(base, new))
+    return "; ".join(_describe_changes(models)) or describe_no_change(len(paired.pairs))
+
+
+def summarize(comparison: Comparison) -> ComparisonSummary:
+    """Summarize what changed from base to new."""
+    describe = name_models(comparison.base.entries, comparison.new.entries)
+    models = list_model_changes(comparison.pairs, comparison.excluded, describe)
+    parts = _describe_changes(models)
+    parts += [text for noun, text in _describe_distinct(comparison) if noun not in " ".join(parts)]
+    has_new = any(diff.count("new") for diff in (comparison.breaks, comparison.causes))
+    is_bad = has_new or any(change.kind in (FAILS, WORSE) for change in models)
+    if not comparison.pairs:  # nothing was measured: what torch recorded is told
+        moved = [delta for delta in comparison.totals if delta.word in (WORSE, BETTER)]
+        parts += [
+            _describe(_LABELS_OF_TOTALS.get(total.metric.name, total.metric.label.lower()), total) for total in moved
+        ]
+    parts = parts or [describe_no_change(len(comparison.pairs))]
+    sentence = "; ".join([*parts, _describe_environment(comparison.environment)])
+    return ComparisonSummary("bad" if is_bad else "good" if models else "quiet", sentence, models)
+
+
+def name_models(base: Sequence[ModelResult], new: Sequence[ModelResult]) -> Callable[[ModelResult], str]:
+    """Return what names a model among those of both sides: what it was measured as only where its name does not do."""
+    shown = list_shown((*base, *new))
+    counts = [Counter(entry.model for entry in entries) for entries in (base, new)]
+
+    def describe(entry: ModelResult) -> str:
+        is_alone = all(count[entry.model] <= 1 for count in counts)
+        return entry.model if is_alone else build_label(entry.model, describe_entry(entry, shown), "")
+
+    return describe
+
+
+def list_model_changes(
+    pairs: Iterable[ModelPair], excluded: Iterable[Excluded], describe: Callable[[ModelResult], str]
+) -> tuple[ModelChange, ...]:
+    """List the models that changed beyond noise: what fails, then the worst."""
+    changes = [
+        ModelChange(describe(exclusion.new), FAILS, (_describe_failure(exclusion.new),), 0.0)
+        for exclusion in excluded
+        if exclusion.kind == "bad"
+    ]
+    changes += [change for pair in pairs if (change := _summarize_pair(pair, describe(pair.new))) is not None]
+    return tuple(sorted(changes, key=lambda change: (_ORDER[change.kind], -change.size, change.model)))
+
+
+def _describe_failure(entry: ModelResult) -> str:
+    return REASONS.get(entry.reason or "", entry.reason or "no reason recorded")
+
+
+def _summarize_pair(pair: ModelPair, name: str) -> ModelChange | None:
+    if pair.accuracy == "broke":
+        return ModelChange(name, FAILS, (f"accuracy {pair.base.accuracy} → {pair.new.accuracy}",), 0.0)
+    told = [delta for group in _WEIGHED if (delta := _choose(pair, group)) is not None]
+    fixed = [f"accuracy {pair.base.accuracy} → {pair.new.accuracy}"] if pair.accuracy == "fixed" else []
+    if not told and not fixed:
+        return None
+    worse = [delta.metric.name for _label, delta in told if delta.word == WORSE]
+    kind = WORSE if set(worse) & set(_DECIDING) else CHANGED if worse else BETTER
+    told.sort(key=lambda item: bool(worse) and item[1].word != WORSE)
+    sizes = [abs(delta.change) for _label, delta in told if delta.change is not None and delta.metric.kind != "count"]
+    parts = (*fixed, *(_describe(label, delta) for label, delta in told))
+    return ModelChange(name, kind, parts, max(sizes, default=0.0))
+
+
+def _choose(pair: ModelPair, group: Sequence[tuple[str, str]]) -> tuple[str, MetricDelta] | None:
+    deltas = [(label, pair.deltas[name]) for name, label in group if name in pair.deltas]
+    return next(((label, delta) for label, delta in deltas if delta.word in (WORSE, BETTER)), None)
+
+
+def _describe(label: str, delta: MetricDelta) -> str:
+    if delta.metric.kind == "count":
+        away = round(delta.new - delta.base)
+        return f"{format_plural(abs(away), label, _PLURALS.get(label, ''))} {'more' if away > 0 else 'fewer'}"
+    share = "" if delta.change is None else f" ({delta.change:+.0%})".replace("-", "−")
+    return f"{label} {_format(delta, delta.base)} → {_format(delta, delta.new)}{share}"
+
+
+def _format(delta: MetricDelta, value: float) -> str:
+    return f"{value:.2f}×" if delta.metric.unit == "×" else format_value(delta.metric, value)
+
+
+def describe_no_change(model_count: int) -> str:
+    """Write that nothing changed."""
+    return f"No change beyond noise in {format_plural(model_count, 'model')}" if model_count else "No change"
+
+
+def _describe_changes(models: Sequence[ModelChange]) -> list[str]:
+    """Write the worst models by name, and count the others."""
+    parts = []
+    for kind, noun in ((FAILS, "fails"), (WORSE, "worse"), (CHANGED, "changed"), (BETTER, "better")):
+        changes = [change for change in models if change.kind == kind]
+        is_named = kind in (FAILS, WORSE) or len(changes) == len(models)
+        named = changes[:_MOST_MODELS] if is_named else []
+        says = " fails" if kind == FAILS else ""
+        parts += [f"{change.model}{says}: {', '.join(change.changes[:_MOST_PARTS])}" for change in named]
+        if rest := len(changes) - len(named):
+            words = "fail" if kind == FAILS and rest > 1 else noun
+            parts.append(f"{rest} more {words}" if named else f"{format_plural(rest, 'model')} {words}")
+    return parts
+
+
+def _describe_distinct(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield what is new with the noun that a model's change tells it by."""
+    for diff, noun, text in (
+        (comparison.breaks, "graph break", "new graph break"),
+        (comparison.causes, "recompile", "new recompile cause"),
+    ):
+        if count := diff.count("new"):
+            yield noun, format_plural(count, text)
+
+
+def _describe_environment(differences: Sequence[EnvironmentDifference]) -> str:
+    if not differences:
+        return "environment not recorded"
+    changed = [difference for difference in differences if difference.weight != "same"]
+    words = [f"{part.name} {', '.join(part.base)} → {', '.join(part.new)}" for part in changed]
+    return ", ".join(words) or "environment unchanged"

@@ -1,0 +1,58 @@
+"""Pairs of sides that Compare proposes where none is chosen."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compileboard.app.analysis.comparison.sides import name_side
+from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.app.queries.dashboard.baselines import list_baselines
+from compileboard.app.queries.dashboard.incidents import NOT_WITHDRAWN, IncidentFilter, list_findings
+from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.newest import RecorderClock
+from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.sides import find_default, find_side
+
+MOST_OF_A_KIND = 3
+_MOST_CHANGES = 100
+
+
+@dataclass(frozen=True)
+class ProposedPair:
+    """Two sides that are worth comparing; `kind` says why, titles name them."""
+
+    kind: str
+    base: str
+    new: str
+    base_title: str
+    new_title: str
+
+
+def list_proposals(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock) -> list[ProposedPair]:
+    """List the newest benchmark against the one before it and against baselines, and each open incident."""
+    pairs = {(base, new): kind for kind, base, new in _list_pairs(reader, engine, clock)}
+    proposals = []
+    for (base, new), kind in pairs.items():
+        try:
+            sides = [find_side(reader, engine, clock, side, "side") for side in (base, new)]
+        except FilterError:  # its run was deleted
+            continue
+        titles = [f"baseline {side.baseline.name}" if side.baseline else name_side(side) for side in sides]
+        proposals.append(ProposedPair(kind, base, new, *titles))
+    return proposals
+
+
+def _list_pairs(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock) -> Iterator[tuple[str, str, str]]:
+    default = find_default(reader, engine, clock, None, None)
+    if default:
+        yield "Newest run and the one before", *default
+        for baseline in list_baselines(reader, limit=MOST_OF_A_KIND).rows:
+            yield f"Newest run and baseline {baseline.name}", f"baseline:{baseline.name}", default[1]
+    selection = IncidentFilter(state=NOT_WITHDRAWN, handling="open", direction="worse", recovered=False)
+    changes = [change for change in list_findings(reader, selection, limit=_MOST_CHANGES).rows if change.before_run_id]
+    incidents = {(change.before_run_id, change.first_run_id): change for change in reversed(changes)}
+    for (before, after), change in list(incidents.items())[:MOST_OF_A_KIND]:
+        label = BY_NAME[change.metric].label.lower() if change.metric in BY_NAME else change.metric.replace("_", " ")
+        yield f"Before and after: {change.model or change.suite} {label}", str(before), after
