@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compileboard.app.analysis.comparison.sides import name_side
-from compileboard.app.analysis.metrics import BY_NAME
 from compileboard.app.queries.dashboard.baselines import list_baselines
-from compileboard.app.queries.dashboard.incidents import NOT_WITHDRAWN, IncidentFilter, list_findings
+from compileboard.app.queries.dashboard.incidents import list_worst_incidents
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.sides import find_default, find_side
 
 MOST_OF_A_KIND = 3
-_MOST_CHANGES = 100
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,7 @@ def _list_pairs(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock
         yield "Newest run and the one before", *default
         for baseline in list_baselines(reader, limit=MOST_OF_A_KIND).rows:
             yield f"Newest run and baseline {baseline.name}", f"baseline:{baseline.name}", default[1]
-    selection = IncidentFilter(state=NOT_WITHDRAWN, handling="open", direction="worse", recovered=False)
-    changes = [change for change in list_findings(reader, selection, limit=_MOST_CHANGES).rows if change.before_run_id]
-    incidents = {(change.before_run_id, change.first_run_id): change for change in reversed(changes)}
-    for (before, after), change in list(incidents.items())[:MOST_OF_A_KIND]:
-        label = BY_NAME[change.metric].label.lower() if change.metric in BY_NAME else change.metric.replace("_", " ")
-        yield f"Before and after: {change.model or change.suite} {label}", str(before), after
+    for incident in list_worst_incidents(reader, MOST_OF_A_KIND):
+        if incident.last_good_run_id:
+            title = f"Before and after: {incident.title}"
+            yield title, incident.last_good_run_id, incident.first_bad_run_id

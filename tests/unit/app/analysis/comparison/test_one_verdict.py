@@ -92,7 +92,7 @@ class Verdicts:
         return {*((int(a), int(b)) for a, b in matches), (ours["worse"] + ours["both"], ours["better"]), of_api}
 
     def check_sentence(self) -> None:
-        """Assert that page, reports, API and `check` say one sentence, and that nothing is worse where `check` passes."""
+        """Assert that all say one sentence, and that nothing is worse where `check` passes."""
         summary = self.api["summary"]
         assert all(prose(summary["sentence"]) in text or summary["sentence"] in text for text in (self.page, self.html))
         assert prose(summary["sentence"], 1000) in self.markdown
