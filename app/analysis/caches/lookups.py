@@ -53,11 +53,6 @@ def read_lines(text: str) -> list[str]:
     return lines if isinstance(lines, list) else []
 
 
-def _name_line(line: str) -> str:
-    """Return the name of a component's line, `[hash] name: value`."""
-    return line.partition("] ")[2].partition(":")[0] if line.startswith("[") else line.partition(":")[0]
-
-
 def _count_shared(sought: frozenset[str], lines: list[str]) -> int:
     try:
         return len(sought.intersection(lines))
@@ -84,45 +79,39 @@ def measure_likeness(first_graph: str, second_graph: str) -> float:
     return (first & second).total() / whole if whole else 1.0
 
 
-def _is_comparable(components: Sequence[Component], other: Sequence[Component], same_function: bool) -> bool:
-    """Return True for the same graph, or for one of the same function that calls much of the same.
+def _is_comparable(components: Sequence[Component], other: Sequence[Component]) -> bool:
+    """Return True if two keys of one function are of graphs that call much of the same.
 
     A function may be a wrapper that every model of a library goes through.
     """
     graph, other_graph = _find_graph(components), _find_graph(other)
-    if graph is None or other_graph is None:
-        return same_function
-    if graph.value == other_graph.value:
+    if graph is None or other_graph is None or graph.value == other_graph.value:
         return True
-    return same_function and measure_likeness(graph.value, other_graph.value) >= _LEAST_ALIKE
+    return measure_likeness(graph.value, other_graph.value) >= _LEAST_ALIKE
 
 
 def find_nearest(
-    components: Sequence[Component], text: str, earlier: Iterable[tuple[Entry, str, bool]]
+    components: Sequence[Component], text: str, earlier: Iterable[tuple[Entry, str]]
 ) -> tuple[Entry, KeyDiff] | None:
     """Return the earlier key with the fewest differing components, the latest of equals, and how it differs.
 
-    `earlier` is in the order of time: an entry, its text, and whether it is of the same function. What is of another
-    function and graph is not comparable. Keys are weighed by the lines that they share with the missed one; the best
-    few are then compared component by component.
+    `earlier` are of the same function, in the order of time: an entry and its text. Keys are weighed by the lines that
+    they share with the missed one; the best few are then compared component by component.
     """
     sought = frozenset(line for line in read_lines(text) if isinstance(line, str))
     if not sought or not components:
         return None
     best: list[tuple[int, int, Entry, str]] = []
-    graph = next((line for line in sought if _name_line(line) == _GRAPH), None)
-    functions: dict[int, bool] = {}
-    for number, (entry, key_text, same_function) in enumerate(earlier):
+    for number, (entry, key_text) in enumerate(earlier):
         lines = read_lines(key_text)
-        if not lines or not (same_function or graph in lines):
+        if not lines:
             continue
-        functions[number] = same_function
         differing = len(sought) + len(lines) - 2 * _count_shared(sought, lines)
         item = (-differing, number, entry, key_text)
         (heapq.heappush if len(best) < _CANDIDATES else heapq.heappushpop)(best, item)
     best.sort(key=lambda candidate: candidate[1])
-    parsed = [(entry, parse_components(text) or [], functions[number]) for _differing, number, entry, text in best]
-    keys = [(entry, key) for entry, key, same_function in parsed if _is_comparable(components, key, same_function)]
+    parsed = [(entry, parse_components(text) or []) for _differing, _number, entry, text in best]
+    keys = [(entry, key) for entry, key in parsed if _is_comparable(components, key)]
     nearest = nearest_earlier(components, (key for _entry, key in keys))
     return None if nearest is None else (keys[nearest][0], compare_keys(components, keys[nearest][1]))
 

@@ -13,7 +13,6 @@ from compileboard.collectors.store.codec import unpack
 
 # An earlier key costs 0.2 ms to unpack and compare: so many keep a page below 150 ms.
 MOST_OF_FUNCTION = 100
-MOST_OF_RUN = 300
 RUNS_BACK = 3
 
 
@@ -91,14 +90,6 @@ where c.function_id = :function_id
   and x.run_id = :run_id
   {_BEFORE}
 """
-OF_RUN_SQL = f"""
-{_EARLIER}
-from cache_lookups as x
-left join compiles as c on c.id = x.compile_key
-{_JOINED}
-where x.run_id = :run_id
-  {_BEFORE}
-"""
 RUNS_SQL = """
 select r.id
 from runs as own
@@ -139,16 +130,13 @@ def list_runs_before(connection: sqlite3.Connection, run_id: str, limit: int = R
 
 
 def list_earlier(connection: sqlite3.Connection, lookup: Lookup, run_ids: Sequence[str]) -> list[Earlier]:
-    """List earlier look-ups of a cache in some runs, oldest first: the newest of the function, and of each run."""
-    lookups: dict[int, Earlier] = {}
+    """List the newest earlier look-ups of a cache for the same function in some runs, oldest first."""
+    lookups: list[Earlier] = []
     values = {"cache": lookup.cache, "time_us": lookup.time_us, "lookup_id": lookup.id}
-    share = max(len(run_ids), 1)
+    values |= {"function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // max(len(run_ids), 1)}
     for run_id in run_ids:
-        of_run = {**values, "run_id": run_id, "limit": MOST_OF_RUN // share}
-        of_function = {**of_run, "function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // share}
-        for sql, given in ((OF_FUNCTION_SQL, of_function), (OF_RUN_SQL, of_run)):
-            lookups |= {row["id"]: Earlier(**dict(row)) for row in connection.execute(sql, given)}
-    return sorted(lookups.values(), key=lambda earlier_lookup: (earlier_lookup.time_us, earlier_lookup.id))
+        lookups += (Earlier(**dict(row)) for row in connection.execute(OF_FUNCTION_SQL, {**values, "run_id": run_id}))
+    return sorted(lookups, key=lambda earlier_lookup: (earlier_lookup.time_us, earlier_lookup.id))
 
 
 def read_texts(connection: sqlite3.Connection, earlier: Sequence[Earlier]) -> Iterator[tuple[Earlier, str]]:

@@ -132,9 +132,5 @@ def build_lookup(
         return CacheLookupScreen(lookup, detail, components)
     run_ids = list_runs_before(reader, lookup.run_id) if across else [lookup.run_id]
     earlier = list_earlier(reader, lookup, run_ids)
-    texts = (
-        (row, text, row.function_id is not None and row.function_id == lookup.function_id)
-        for row, text in read_texts(reader, earlier)
-    )
-    nearest, diff = find_nearest(components, lookup.text, texts) or (None, None)
+    nearest, diff = find_nearest(components, lookup.text, read_texts(reader, earlier)) or (None, None)
     return CacheLookupScreen(lookup, detail, components, nearest, diff, len(earlier), len(run_ids))

@@ -17,7 +17,7 @@ from compileboard.app.analysis.caches.lookups import (
     read_lines,
     summarize_diff,
 )
-from compileboard.app.queries.run.caches import get_lookup, list_runs_before
+from compileboard.app.queries.run.caches import get_lookup, list_earlier, list_runs_before
 from compileboard.app.screens.run.caches import build_lookup
 from compileboard.collectors.store.payloads import parse_components
 from tests.unit.app.hostile import MARKUP
@@ -52,7 +52,7 @@ def test_a_recorded_miss_differs_in_the_input_that_grew(explored_reader: sqlite3
 def test_the_first_miss_has_nothing_before_it(explored_client: FlaskClient, explored_reader, cache: str) -> None:
     run_id, number, _compile_id = _misses(explored_reader, cache)[0]
     page = explored_client.get(f"/runs/{run_id}/caches/{number}").text
-    assert "nothing before it to compare with" in page
+    assert "First lookup of this function." in page
     assert (
         "There is no earlier run of this name"
         in explored_client.get(f"/runs/{run_id}/caches/{number}?runs=before").text
@@ -62,8 +62,8 @@ def test_the_first_miss_has_nothing_before_it(explored_client: FlaskClient, expl
 def test_the_nearest_of_several_is_the_latest_of_equals() -> None:
     expected = _key({"gm": "a", "x": "b", "y": "c"})
     keys = [{"gm": "z"}, {"gm": "a", "x": "q", "y": "c"}, {"gm": "a"}, {"gm": "a", "x": "r", "y": "c"}]
-    earlier = [(n, _key(key), True) for n, key in enumerate(keys)]
-    damaged = [(4, "not json", True), (5, "[1]", True), (6, '{"components": [[], 7]}', True)]
+    earlier = [(n, _key(key)) for n, key in enumerate(keys)]
+    damaged = [(4, "not json"), (5, "[1]"), (6, '{"components": [[], 7]}')]
     components = parse_components(expected) or []
     nearest = find_nearest(components, expected, [*earlier, *damaged])
     assert nearest is not None
@@ -81,21 +81,20 @@ def test_the_key_of_another_model_is_not_comparable(explored_reader: sqlite3.Con
         lookups = (get_lookup(explored_reader, *row) for row in explored_reader.execute(sql, (cache, name)))
         texts[name] = [lookup.text for lookup in lookups if lookup is not None and lookup.text is not None]
     expected, variant = texts["zoo_recompiles"][:2]
-    others = [
-        ("other", graph_break, True) for graph_break in texts["zoo_graph_breaks"]
-    ]  # each is "forward" of models.py
+    others = [("other", graph_break) for graph_break in texts["zoo_graph_breaks"]]  # each is "forward" of models.py
     components = parse_components(expected) or []
     assert others and find_nearest(components, expected, others) is None
-    nearest = find_nearest(components, expected, [("variant", variant, True), *others])
+    nearest = find_nearest(components, expected, [("variant", variant), *others])
     assert nearest is not None and nearest[0] == "variant"
 
 
-def test_a_graph_is_comparable_in_any_function_and_a_wrapper_alone_is_not() -> None:
-    expected = _key({"gm": "a", "x": "b"})
-    components = parse_components(expected) or []
-    same, other = _key({"gm": "a", "x": "c"}), _key({"gm": "d", "x": "b"})
-    assert find_nearest(components, expected, [(1, same, False), (2, other, False)]) is not None
-    assert find_nearest(components, expected, [(2, other, False)]) is None
+def test_a_miss_is_compared_with_keys_of_its_own_function_alone(explored_reader: sqlite3.Connection) -> None:
+    for cache in ("fx_graph", "aot_autograd"):
+        for run_id, lookup_id, _compile_id in _misses(explored_reader, cache):
+            lookup = get_lookup(explored_reader, run_id, lookup_id)
+            assert lookup is not None
+            earlier = list_earlier(explored_reader, lookup, [run_id])
+            assert {row.function_id for row in earlier} <= {lookup.function_id}
 
 
 def test_likeness_is_the_share_of_calls() -> None:
@@ -179,7 +178,7 @@ def test_a_miss_is_compared_with_earlier_runs_of_its_name(client: FlaskClient, s
     store.execute("update cache_lookups set run_id = 'EARLIER' where id = ?", (first,))
     store.execute("commit")
     assert list_runs_before(store, RUN) == ["EARLIER"]
-    assert "nothing before it" in client.get(f"/runs/{RUN}/caches/{second}").text
+    assert "First lookup of this function" in client.get(f"/runs/{RUN}/caches/{second}").text
     page = client.get(f"/runs/{RUN}/caches/{second}?runs=before").text
     assert "input 0: shape [0] → [1]" in page
     assert f'href="/runs/EARLIER/caches/{first}"' in page
