@@ -176,6 +176,8 @@ def test_a_miss_is_compared_with_earlier_runs_of_its_name(client: FlaskClient, s
     store.execute("begin immediate")
     store.execute(f"insert into runs (id, started_us, {same}) select 'EARLIER', started_us - 1, {same} from runs")
     store.execute("update cache_lookups set run_id = 'EARLIER' where id = ?", (first,))
+    own = "id = (select compile_key from cache_lookups where run_id = 'EARLIER')"
+    store.execute(f"update compiles set run_id = 'EARLIER' where {own}")
     store.execute("commit")
     assert list_runs_before(store, RUN) == ["EARLIER"]
     assert "First lookup of this function" in client.get(f"/runs/{RUN}/caches/{second}").text
