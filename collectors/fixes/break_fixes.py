@@ -38,7 +38,8 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
     fixes = choose(site) if choose is not None else _choose_by_id(site)
     if facts.skipped_count and site.block in ("for", "while"):
         fixes.append(site.suggest("loop_body"))
-    return list({suggested.fix.id: suggested for suggested in fixes}.values())
+    known = (suggested for suggested in fixes if suggested.fix.minimum_torch <= facts.torch_version)
+    return list({suggested.fix.id: suggested for suggested in known}.values())
 
 
 def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:

@@ -99,7 +99,7 @@ class BreakSite:
             function = (self.facts.function or "").rsplit(".", 1)[-1]
             title += f": all of {f'`{function}`' if function.isidentifier() else 'the function'} runs eagerly now"
         edits = (edit,) if edit is not None else ()
-        if self.facts.torch_version < fix.minimum_torch or self.hides_breaks:
+        if self.hides_breaks:
             edits, settings = (), ()
         return SuggestedFix(fix, title, edits, settings)
 

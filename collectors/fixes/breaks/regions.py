@@ -188,7 +188,7 @@ FIXES = (
         before=CLASS,
         after=with_settings(CLASS, TRACE_CLASSES),
         settings=(TRACE_CLASSES,),
-        minimum_torch=(2, 10),
+        minimum_torch=(2, 13),
     ),
     Fix(
         id="rnn_outside",
