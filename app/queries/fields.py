@@ -9,6 +9,8 @@ from compileboard.app.queries.engine import Row
 from compileboard.app.schema import Keywords, Unit, published
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
+from compileboard.collectors.fixes.break_sites.labels import label_break
+from compileboard.collectors.fixes.fix import BreakFacts
 
 TIME_UNIT = Unit("Microseconds since 1970, UTC.")
 Count = Annotated[int, Keywords(minimum=0)]
@@ -66,6 +68,27 @@ class PublicBreak:
     def page_url(self) -> PageUrl:
         """Return the public page about this kind of graph break, None where it has none."""
         return gb_url(self.gb_id)
+
+
+class TitledBreak(PublicBreak):
+    """What a row of a graph break has beside torch's words."""
+
+    gb_type: GbType
+    reason: BreakReason
+    explanation: Explanation
+    source_line: SourceLine
+
+    @property
+    def title(self) -> str:
+        """Return what breaks the graph, in a few words."""
+        facts = BreakFacts(
+            gb_id=self.gb_id,
+            gb_type=self.gb_type,
+            reason=self.reason,
+            explanation=self.explanation or "",
+            source_line=self.source_line,
+        )
+        return label_break(facts).replace("`", "")
 
 
 class Categorized:

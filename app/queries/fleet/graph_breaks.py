@@ -11,7 +11,6 @@ from compileboard.app.queries import fields
 from compileboard.app.queries.fleet.reasons import ReasonSubject, TrendGrid
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.parameters import Parameter
-from compileboard.collectors.fixes.titles import title_break
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class BreakFilter:
 
 
 @dataclass(frozen=True)
-class DistinctBreak(fields.PublicBreak):
+class DistinctBreak(fields.TitledBreak):
     """One distinct graph break with what it came to in the runs looked at."""
 
     id: Annotated[fields.ContentId, "Its id, the same in every database."]
@@ -49,11 +48,6 @@ class DistinctBreak(fields.PublicBreak):
     compile_us: fields.CompilesUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
     last_us: Annotated[fields.TimeUs, "Start of the last run."]
-
-    @property
-    def title(self) -> str:
-        """Return what breaks the graph, in a few words."""
-        return title_break(self.gb_type, self.reason, self.explanation, self.source_line)
 
     @property
     def kind(self) -> str:

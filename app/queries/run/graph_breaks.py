@@ -12,25 +12,10 @@ from compileboard.app.queries.page import Page, bind_page, make_page
 from compileboard.app.queries.run.trace_files import list_stack, load_body
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.fingerprints import parse_id
-from compileboard.collectors.fixes.titles import title_break
-
-
-class ShortTitle:
-    """What a row of a graph break has beside torch's words."""
-
-    gb_type: fields.GbType
-    reason: fields.BreakReason
-    explanation: fields.Explanation
-    source_line: fields.SourceLine
-
-    @property
-    def title(self) -> str:
-        """Return what breaks the graph, in a few words."""
-        return title_break(self.gb_type, self.reason, self.explanation, self.source_line)
 
 
 @dataclass(frozen=True)
-class GraphBreakRow(ShortTitle, fields.PublicBreak):
+class GraphBreakRow(fields.TitledBreak):
     """One graph break."""
 
     id: fields.RowId
@@ -62,7 +47,7 @@ class GraphBreakRow(ShortTitle, fields.PublicBreak):
 
 
 @dataclass(frozen=True)
-class RunDistinctBreak(ShortTitle, fields.PublicBreak):
+class RunDistinctBreak(fields.TitledBreak):
     """One distinct graph break with what it came to in one run."""
 
     distinct_id: fields.BreakId
