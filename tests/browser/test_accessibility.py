@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"], "resultTypes": ["violations"]}
 LISTS = [list_pages[name] for name in list_pages if name != "compare"]
 EXPLORED = [*LISTS, *list_explored.values()]
-BENCHED = [*(list_benched[name] for name in list_benched if name != "findings")]
+BENCHED = [*(list_benched[name] for name in list_benched if name != "incidents")]
 ALONE = ["/nope", "/imports", "/search", "/runs?q=nothing", "/graph_breaks?q=nothing"]
 
 
