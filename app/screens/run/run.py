@@ -31,7 +31,7 @@ from compileboard.collectors.store.dashboard.trials import list_trials
 MOST_SKIPS = 200
 MOST_INCIDENTS = 5
 CHARTED = 24
-FIRST_BARS = 4  # of the summary; the others are one click away
+FIRST_BARS = 3  # of the summary; the others are one click away
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def test_html_without_compiles_has_no_bars(client: FlaskClient, store: sqlite3.C
 
 def test_html_has_every_part(client: FlaskClient) -> None:
     page = _get(client, "html")
-    for text in ("What to do", "Use mark_dynamic(x, 0).", "GB0059", "dynamo.recompile_limit", "disk full", "no tap"):
+    for text in ("Fix this first", "Mark dimension 0 of x", "GB0059", "dynamo.recompile_limit", "disk full", "no tap"):
         assert text in page
     assert "2 records were lost while recording" in page
 

@@ -64,7 +64,7 @@ def test_recompiles_tab_shows_the_chain_in_order(client: FlaskClient) -> None:
     page = _get(client, f"/runs/{RUN}?tab=recompiles")
     chain = page[page.index('class="chain"') :]
     assert chain.index(">0/0<") < chain.index(">0/1<") < chain.index(">0/2<")
-    assert "Use mark_dynamic(x, 0)." in page
+    assert "Mark dimension 0 of x" in page
 
 
 def test_processes_tab_says_what_was_lost_and_what_was_not_recorded(client: FlaskClient) -> None:
