@@ -56,9 +56,8 @@ def _fits(page: Any) -> bool:
 def test_overview_leads_to_a_run_and_its_tabs(open_tab: Open, host: str, width: int, scheme: str) -> None:
     page = open_tab(width, color_scheme=scheme)
     page.goto(f"{host}/project/")
-    page.locator("#trend [data-chart][data-drawn]").first.wait_for()
     assert _fits(page) and page.locator("form, .find").count() == 0
-    page.locator("#newest tbody a").first.click()
+    page.locator("#recent tbody td.text > a").first.click()
     run = page.locator("h1").inner_text()
     for tab in ("Compiles", "Graph breaks", "Recompiles", "Environment", "Processes"):
         page.locator(".tabs__row a, .switch a", has_text=re.compile(f"^{tab}")).click()
@@ -70,7 +69,7 @@ def test_overview_leads_to_a_run_and_its_tabs(open_tab: Open, host: str, width: 
 def test_bar_of_a_compile_opens_its_page(open_tab: Open, host: str) -> None:
     page = open_tab()
     page.goto(f"{host}/project/index.html")
-    page.locator("#newest tbody a").first.click()
+    page.locator("#recent tbody td.text > a").first.click()
     page.locator(".bars__row a").first.click()
     page.wait_for_url(re.compile(r"/compiles/\d+/index\.html$"))
 
@@ -123,8 +122,7 @@ def test_copy_works_from_a_disk(browser: Any, folder: Path) -> None:
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("requestfailed", lambda request: wrong.append(request.url))
     page.goto((folder / "some" / "project" / "index.html").as_uri())
-    page.locator("#trend [data-chart][data-drawn]").first.wait_for()
-    page.locator("#newest tbody a").first.click()
+    page.locator("#recent tbody td.text > a").first.click()
     page.locator(".bars__row a").first.click()
     page.wait_for_url(re.compile(r"^file:.*/compiles/\d+/index\.html$"))
     context.close()

@@ -1,4 +1,4 @@
-"""The overview's headline and the trend page in a real browser: by keyboard, by mouse, on a phone, no JavaScript."""
+"""The overview's chips and the trend page in a real browser: by keyboard, by mouse, on a phone, no JavaScript."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ def wait_for_charts(page: Page, count: int) -> None:
 
 def test_a_number_of_the_overview_leads_to_its_trend_by_keyboard(tab: Page, suite: str) -> None:
     tab.goto(suite)
-    wait_for_charts(tab, 6)
     tab.get_by_role("link", name="Geomean speedup").focus()
     tab.keyboard.press("Enter")
     tab.wait_for_url(re.compile(r"/trends\?metric=geomean_speedup&suite=bench_models"))
@@ -58,16 +57,18 @@ def test_a_number_of_the_overview_leads_to_its_trend_by_keyboard(tab: Page, suit
     assert tab.locator("input[name=metric][value=speedup]").is_checked()
 
 
-def test_what_is_chosen_is_in_the_address(tab: Page, suite: str) -> None:
+@pytest.mark.parametrize("javascript", [True, False])
+def test_a_chip_chooses_by_keyboard_and_without_javascript(
+    open_tab: Callable[..., Page], suite: str, javascript: bool
+) -> None:
+    tab = open_tab(java_script_enabled=javascript)
     tab.goto(suite)
-    tab.locator(".narrow summary").first.click()
-    tab.get_by_label("Definition").select_option("runner")
-    tab.wait_for_url(re.compile("definition=runner"))
-    tab.get_by_label("Compare with").select_option(RUNS[0])
-    tab.wait_for_url(re.compile(f"baseline={RUNS[0]}"))
-    text = tab.locator("#headline").inner_text()
-    assert "by runner.py" in text
-    assert "another environment" in text.lower()
+    tab.locator("summary.chip", has_text="Last 90 runs").focus()
+    tab.keyboard.press("Enter")
+    tab.get_by_role("link", name="Last 30 runs").focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(re.compile(r"\?last=30$"))
+    expect_count(tab.locator("summary.chip", has_text="Last 30 runs"), 1)
 
 
 def test_charts_zoom_and_move_together_by_keyboard(tab: Page, suite: str) -> None:
@@ -203,9 +204,9 @@ def test_words_of_a_point_at_the_edge_are_whole_and_inside_the_window(
     open_tab: Callable[..., Page], suite: str, width: int, scheme: str
 ) -> None:
     tab = open_tab(width, color_scheme=scheme)
-    tab.goto(suite)
-    wait_for_charts(tab, 6)
-    for card in tab.locator(".headline:has(.scatterlayer)").all():
+    tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles")
+    wait_for_charts(tab, 2)
+    for card in tab.locator("[data-linked] .chart:has(.scatterlayer)").all():
         card.scroll_into_view_if_needed()
         box: Any = card.locator(".scatterlayer .points path").last.bounding_box()
         tab.mouse.move(0, 0)
