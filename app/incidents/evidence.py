@@ -19,9 +19,10 @@ from compileboard.app.analysis.comparison.model import (
     ModelPair,
     ModelResult,
 )
-from compileboard.app.analysis.metrics import format_value
+from compileboard.app.analysis.metrics import PASSES, format_value
 from compileboard.app.analysis.trends.lines import find_changes
 from compileboard.app.incidents.detection import DetectedChange
+from compileboard.app.queries.dashboard.causes import get_failed_result
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.commits import list_commit_range
 from compileboard.app.queries.fleet.comparison import find_distinct_ids
@@ -55,17 +56,27 @@ class EvidenceCollector:
         """Return the evidence of one change, as JSON has it."""
         after = self._runs(change.first_run_id)
         before = None if change.before_run_id is None else self._runs(change.before_run_id)
-        compared = None if before is None or after is None else self._pair(before.id, after.id)
         return {
             "before": describe_run(before),
             "after": describe_run(after),
             "environment": _list_environment(before, after),
             "commits": self._list_commits(before, after),
-            "causes": []
-            if compared is None or _belongs_to_other_subject(change)
-            else self._find_causes(change, compared),
+            "causes": self._list_causes(change, before, after),
             "points": {"before": change.before_count, "after": change.after_count},
         }
+
+    def _list_causes(
+        self, change: DetectedChange, before: TrendRun | None, after: TrendRun | None
+    ) -> list[dict[str, Any]]:
+        if before is None or after is None or _belongs_to_other_subject(change):
+            return []
+        if change.metric == PASSES.name and change.kind == "step" and change.direction == "worse":
+            # The result says why: comparing two runs takes a hundred times as long, and failures are many.
+            series = change.configuration
+            failed = get_failed_result(self._connection, after.id, series["suite"], series["model"])
+            return [_make("failure", "new", failed.accuracy or failed.reason or "failed")] if failed else []
+        compared = self._pair(before.id, after.id)
+        return [] if compared is None else self._find_causes(change, compared)
 
     def _read_run(self, run_id: str) -> TrendRun | None:
         runs = list_trend_runs(self._engine, [run_id])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,7 @@ from compileboard.collectors.store.rollups.summaries import HUD, SUMMARIZE_PERF
 
 SERIES_FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend")
 SPARKLINE_COUNT = 30
+SPARKLINE_US = 20 * 86_400_000_000  # before and after: reading two years takes ten times as long
 ABSENT = "There is no incident {}; what was never confirmed goes when later runs do not show it."
 _DIRECTIONS = ("worse", "better", "changed")
 
@@ -133,9 +134,11 @@ def list_worst(reader: sqlite3.Connection, limit_count: int) -> list[Incident]:
 def build_sparkline(
     reader: sqlite3.Connection, engine: Engine, incident: Incident, clock: RecorderClock
 ) -> Sparkline | None:
-    """Build the newest values of the series that an incident is named after; None where no run of it is left."""
+    """Build the values around a recovered incident, of others the newest; None where no run of the series is left."""
     change = get_change(reader, incident.lead_change_id)
-    series = build_series(engine, change, clock) if change else None
+    until_us = incident.recovered_us and incident.recovered_us + SPARKLINE_US
+    within = {"since_us": incident.first_us - SPARKLINE_US, "until_us": until_us}
+    series = build_series(engine, change, clock, **within) if change else None
     if series is None:
         return None
     runs = series.axis.runs[-SPARKLINE_COUNT:]
@@ -213,9 +216,11 @@ def _rank(change: SeriesChange) -> tuple[Any, ...]:
     return (change.state == "withdrawn", change.subject == "suite", direction, severity, -abs(change.relative or 0))
 
 
-def build_series(engine: Engine, change: SeriesChange, clock: RecorderClock) -> IncidentSeries | None:
-    """Build the runs around a change; None where none of them is left."""
-    line = _read_line(engine, change)
+def build_series(
+    engine: Engine, change: SeriesChange, clock: RecorderClock, **within: int | None
+) -> IncidentSeries | None:
+    """Build the runs around a change; None where none of them is left. `within` are limits of TrendFilter."""
+    line = _read_line(engine, change, within)
     run_ids = [point.run_id for point in line.points]
     runs = choose_runs(change, list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us))
     if not runs:
@@ -224,13 +229,14 @@ def build_series(engine: Engine, change: SeriesChange, clock: RecorderClock) -> 
     return IncidentSeries(change, find_metric_of(change), line, axis, find_levels(change, axis))
 
 
-def _read_line(engine: Engine, change: SeriesChange) -> TrendLine:
+def _read_line(engine: Engine, change: SeriesChange, within: Mapping[str, Any]) -> TrendLine:
     """Read the series of a change as the trends page reads it."""
     if change.subject == "runs":
         series = list_run_points(engine, [change.model])
         own = [rows for key, rows in series if (key["suite"], key["hardware"]) == (change.suite, change.hardware)]
         return make_runs_line(change, own[0] if own else ())
     words: dict[str, Any] = {name: getattr(change, name) for name in SERIES_FIELDS}
+    words.update(within)
     selected = TrendFilter(**words, dynamic=change.dynamic, world_size=change.world_size, branch=change.branch or None)
     if change.subject == "model":
         columns = () if change.metric == PASSES.name else find_metric_of(change).columns
