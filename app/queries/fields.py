@@ -9,6 +9,7 @@ from compileboard.app.queries.engine import Row
 from compileboard.app.schema import Keywords, Unit, published
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
+from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.break_sites.labels import label_break
 from compileboard.collectors.fixes.fix import BreakFacts
 
@@ -81,14 +82,23 @@ class TitledBreak(PublicBreak):
     @property
     def title(self) -> str:
         """Return what breaks the graph, in a few words."""
-        facts = BreakFacts(
+        return label_break(self._facts).replace("`", "")
+
+    @property
+    def fix_title(self) -> str | None:
+        """Return what the best fix changes; code stands in backticks."""
+        fixes = suggest_break_fixes(self._facts)
+        return fixes[0].title if fixes else None
+
+    @property
+    def _facts(self) -> BreakFacts:
+        return BreakFacts(
             gb_id=self.gb_id,
             gb_type=self.gb_type,
             reason=self.reason,
             explanation=self.explanation or "",
             source_line=self.source_line,
         )
-        return label_break(facts).replace("`", "")
 
 
 class Categorized:
