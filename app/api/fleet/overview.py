@@ -18,6 +18,7 @@ from compileboard.app.queries.fleet.overview import (
     TopFunction,
 )
 from compileboard.app.screens.fleet.overview import build_overview, build_recorded_runs, read_overview_filters
+from compileboard.app.screens.fleet.programs import ProgramSavings
 from compileboard.app.screens.fleet.runs import RunJson
 
 
@@ -37,6 +38,7 @@ class Overview:
     tiles: Annotated[
         list[HeadlineTile], "The numbers of the suite that was measured last; one without value is absent."
     ]
+    programs: Annotated[list[ProgramSavings], "Where nothing was benchmarked: recorded programs with most to win."]
     totals: Annotated[DatabaseTotals, "Sums over every run."]
     series: Annotated[list[RunSeries], "At most 500."]
     trend: Annotated[list[RunPoint], "The newest runs, oldest first: as many as the setting trend_runs says."]
@@ -56,6 +58,7 @@ def get_overview(scope: OverviewScope) -> Overview:
     return Overview(
         verdict=screen.verdict,
         tiles=list(screen.tiles),
+        programs=list(screen.programs),
         totals=recorded.totals,
         series=list(recorded.series),
         trend=list(recorded.points),

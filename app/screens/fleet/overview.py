@@ -51,12 +51,15 @@ from compileboard.app.queries.fleet.trends import (
     read_trend_filter,
 )
 from compileboard.app.queries.newest import MAY_CHANGE, RecorderClock
+from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.screens.fleet.incidents import build_sparkline, list_incidents, list_worst
+from compileboard.app.screens.fleet.programs import ProgramSavings, list_programs
 from compileboard.app.screens.fleet.runs import ListedRun, describe_runs
 from compileboard.app.screens.fleet.summary import SummarizedRuns, summarize_runs
 from compileboard.collectors.store.rollups.summaries import Definition
 
 NEWEST_RUNS_COUNT = 8
+PROGRAM_RUNS_COUNT = 50  # newest runs among which programs are looked for
 TOP_COUNT = 8  # of the API; a page shows fewer
 INCIDENT_COUNT = 5  # open ones, and as many that recovered within a day
 VERDICT_INCIDENT_COUNT = 200
@@ -155,6 +158,7 @@ class OverviewScreen:
     suite: NewestSuiteRun | None
     incidents: OverviewIncidents
     tiles: Sequence[HeadlineTile]
+    programs: Sequence[ProgramSavings]  # where nothing was benchmarked
     totals: DatabaseTotals
     runs: Sequence[RecentRun]
     graph_breaks: Sequence[TopBreak]
@@ -199,16 +203,18 @@ def build_overview(
     scope = {"suite": filters.suite, "name": filters.name}
     runs = _list_recent_runs(engine, filters, clock)
     totals = get_totals(engine, **scope, alive_since_us=clock.alive_since_us)
+    programs = list_programs(reader, _list_newest(engine, filters)) if not sets else []
     return OverviewScreen(
         filters=filters,
         series=list_series(engine),
         sets=sets,
         selected=selected,
         branches=list_branches(engine) if sets else (),
-        verdict=decide_verdict(_collect_facts(suite, incidents, runs, totals, clock)),
+        verdict=decide_verdict(_collect_facts(suite, incidents, runs, programs, totals, clock)),
         suite=suite,
         incidents=incidents,
         tiles=_build_tiles(summed, incidents) if summed else (),
+        programs=programs,
         totals=totals,
         runs=runs,
         graph_breaks=list_top_breaks(engine, **scope, newest=point_count, limit=TOP_COUNT),
@@ -231,6 +237,11 @@ def build_recorded_runs(
         recompile_causes=list_top_causes(engine, suite, name, newest=point_count, limit=TOP_COUNT),
         functions=list_top_functions(engine, suite, name, newest=point_count, limit=TOP_COUNT),
     )
+
+
+def _list_newest(engine: Engine, filters: OverviewFilters) -> Sequence[RunRow]:
+    selected = RunFilter(suite=filters.suite, name=filters.name)
+    return list_runs(engine, selected, pinned_first=False, limit=PROGRAM_RUNS_COUNT).rows
 
 
 def _list_recent_runs(engine: Engine, filters: OverviewFilters, clock: RecorderClock) -> list[RecentRun]:
@@ -286,6 +297,7 @@ def _collect_facts(
     suite: NewestSuiteRun | None,
     incidents: OverviewIncidents,
     runs: Sequence[RecentRun],
+    programs: Sequence[ProgramSavings],
     totals: DatabaseTotals,
     clock: RecorderClock,
 ) -> VerdictFacts:
@@ -305,6 +317,7 @@ def _collect_facts(
         run_count=suite.run_count if suite else totals.run_count - totals.running_count,
         newest_us=suite.run.started_us if suite else newest.run.started_us if newest else 0,
         now_us=clock.now_us,
+        fixes=f"{programs[0].name}: {programs[0].sentence}" if programs else "",
         is_recording=totals.running_count > 0,
         passing_again=suite.passing_again if suite else (),
         environment=suite.environment if suite else (),

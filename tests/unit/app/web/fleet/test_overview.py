@@ -21,6 +21,7 @@ from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet import overview
 from compileboard.app.queries.fleet.runs import STATES
 from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.store.causes import load_causes
 from tests.unit.app.seed import START_US, add_run, insert
 
 HOUR_US = 3_600_000_000
@@ -222,3 +223,19 @@ def test_what_trends_took_over_is_led_to(client: FlaskClient, store: sqlite3.Con
     add_run(store, "R1", suite="a")
     answer = client.get("/?suite=a&axis=commit&definition=hud&baseline=x")
     assert (answer.status_code, answer.location) == (301, "/?suite=a")
+
+
+def test_programs_that_win_most_come_first_and_lead_to_their_fixes(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
+    answer = recorded_client.get("/api/v1/overview").json
+    programs = answer["data"]["programs"]  # type: ignore[index]
+    assert len(programs) >= 2
+    assert [program["saved_us"] for program in programs] == sorted(
+        (program["saved_us"] for program in programs), reverse=True
+    )
+    for program in programs:
+        causes = [cause for cause in load_causes(recorded_reader, program["run_id"]) if cause.is_fixable]
+        assert (program["fix_count"], program["first_cause"]) == (len(causes), causes[0].title)
+        assert program["compile_us"] is None or program["saved_us"] <= program["compile_us"]
+        assert f'href="/runs/{program["run_id"]}"' in recorded_client.get("/").text
