@@ -49,7 +49,8 @@ def read_trends(subject: ReasonSubject[Selection, Any, Any, Any], selected: Sele
 
 def list_fields(screen: ReasonScreen[Any, Any]) -> dict[str, Any]:
     """Return the fields of one reason's answer: those of its row, and what its page has beside it."""
-    beside = {name: part for name, part in vars(screen).items() if name not in ("reason", "models")}
+    of_page = ("reason", "models", "newest_run", "cause")
+    beside = {name: part for name, part in vars(screen).items() if name not in of_page}
     return {**vars(screen.reason), **beside}
 
 
