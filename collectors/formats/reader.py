@@ -114,6 +114,8 @@ def _read_json(file: ResultFile, text: str, suite: str | None) -> None:
     file.kind = "compilation_metrics" if METRICS_FILE in file.stem else "database"
     file.is_full = True
     read_database(file, text, suite)
+    if not (file.row_count or file.rejects.by_kind):
+        file.rejects.add("empty_log", None, file.name)
 
 
 def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
