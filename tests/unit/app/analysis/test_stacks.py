@@ -72,7 +72,7 @@ def test_ranks_are_one_tree_with_a_filter(explored_client: FlaskClient, explored
     whole, of_rank = (explored_client.get(f"/runs/{run}/stacks{query}").text for query in ("", "?rank=0"))
     assert "15 compiles" in whole
     assert "6 compiles" in of_rank
-    assert "No compile is like that" in explored_client.get(f"/runs/{run}/stacks?q=nowhere").text
+    assert "No compiles match" in explored_client.get(f"/runs/{run}/stacks?q=nowhere").text
 
 
 def test_library_frames_fold_and_what_they_called_becomes_one() -> None:

@@ -90,7 +90,7 @@ def test_page_names_outcomes_and_links_everything(explored_client: FlaskClient, 
 def test_filters_leave_what_they_say(explored_client: FlaskClient, explored_reader, query: str, count: int) -> None:
     page = explored_client.get(f"/runs/{_run(explored_reader, 'zoo_graph_breaks')}/directory?{query}").text
     assert page.count('class="panel entry"') == count
-    assert ("No compile matches" in page) == (count == 0)
+    assert ("No compiles match" in page) == (count == 0)
 
 
 def test_a_bad_outcome_is_refused_in_words(explored_client: FlaskClient, explored_reader) -> None:

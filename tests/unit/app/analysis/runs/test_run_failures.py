@@ -118,7 +118,7 @@ def test_a_comparison_counts_them_as_failures(store: sqlite3.Connection, reader:
 def test_reports_and_the_terminal_have_them_too(client: FlaskClient, database: Path) -> None:
     assert "| `RuntimeError` | backward | 1\u202f200 |" in get(client, f"/runs/{RUN}/report.md")
     assert "ended the program" in get(client, f"/runs/{RUN}/report.html")
-    summary = summarize(database, RUN)
+    summary = summarize(str(database), RUN)
     assert summary is not None and summary.failure_count == 3
     assert ", 3 failures; " in closing_line(str(database), RUN)
     assert (summary.failures[0].text, summary.failures[0].count) == ("train: RuntimeError", 1200)

@@ -36,9 +36,11 @@ def test_state_names_what_failed_in_a_run(
     assert run is not None
     described = describe_state(run, run.heartbeat_us, 30)
     assert described == (word, kind, described.explanation, problems)
-    for page in ("/", "/runs", "/runs/R1"):
+    for page in ("/runs", "/runs/R1"):
         text = client.get(page).text
         assert all(f'<span class="badge badge--bad">{problem}</span>' in text for problem in problems), page
+    status = f"badge--{'bad' if kind == 'bad' else 'warn'}" if problems else "badge--good"
+    assert re.search(rf'{status}"[^>]*>{", ".join(problems) or "Passed"}</span>', client.get("/").text)
 
 
 @pytest.mark.parametrize(
