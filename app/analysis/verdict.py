@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from compileboard.app.analysis.incidents.incident import Incident
 from compileboard.app.format import format_day, format_plural
 from compileboard.app.schema import one_of
 
@@ -84,6 +85,18 @@ class VerdictFacts:
     environment: Sequence[str] = ()  # what differs from the run before: torch 2.11.0 → 2.12.0
     recovered_count: int = 0
     counts: Sequence[VerdictCount] = ()
+
+
+def describe_incident(incident: Incident) -> VerdictIncident:
+    """Return what a verdict needs of an incident."""
+    return VerdictIncident(
+        id=incident.id,
+        subject=incident.subject,
+        what=incident.what,
+        since=incident.first_bad.short_commit,
+        models=incident.models,
+        is_confirmed=incident.state != "unconfirmed",
+    )
 
 
 def decide_verdict(facts: VerdictFacts) -> PageVerdict:

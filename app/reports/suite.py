@@ -140,6 +140,7 @@ def _head(suite: SuiteScreen) -> list[str]:
     branch = f", branch {prose(suite.branch)}" if suite.branch else ""
     count = format_plural(suite.run_count, "run")
     lines = [f"## {prose(suite.chosen.suite)}, {suite.period.text}", ""]
+    lines += [f"**{prose(suite.verdict.sentence, 300)}.** {prose(suite.verdict.context, 300)}".rstrip(), ""]
     lines += [f"{prose(suite.title)}{branch}. {count} in this period (UTC), by {suite.definition.label}."]
     for note in suite.notes:
         lines += ["", f"{prose(note, 1000)}."]

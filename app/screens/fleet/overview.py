@@ -13,8 +13,8 @@ from compileboard.app.analysis.verdict import (
     PageVerdict,
     VerdictCount,
     VerdictFacts,
-    VerdictIncident,
     decide_verdict,
+    describe_incident,
 )
 from compileboard.app.format import format_count
 from compileboard.app.queries.dashboard.incidents import IncidentCounts, IncidentFilter, count_incidents
@@ -111,7 +111,7 @@ class RecentRun:
             return f"{len(self.failed)} of {self.speedup.total_count} failed", "bad"
         if self.failed or state.problems:
             return ", ".join(state.problems), "bad" if state.kind == "bad" or self.failed else "warn"
-        if state.word == "finished":
+        if state.word == "finished" and self.listed.run.result_count:
             return "Passed", "good"
         return state.word.capitalize(), state.kind
 
@@ -307,8 +307,8 @@ def _collect_facts(
         failing = [newest.run.shown_name]
     return VerdictFacts(
         incidents=[
-            *(_describe_incident(incident, is_confirmed=True) for incident in incidents.confirmed),
-            *(_describe_incident(incident, is_confirmed=False) for incident in incidents.unconfirmed),
+            *(describe_incident(incident) for incident in incidents.confirmed),
+            *(describe_incident(incident) for incident in incidents.unconfirmed),
         ],
         recovered_count=len(incidents.recovered),
         failing=failing,
@@ -361,8 +361,3 @@ def _list_incidents(
     )
     sparklines = {incident.id: build_sparkline(reader, engine, incident, clock) for incident in incidents.shown}
     return replace(incidents, sparklines=sparklines)
-
-
-def _describe_incident(incident: Incident, *, is_confirmed: bool) -> VerdictIncident:
-    since = incident.first_bad.short_commit
-    return VerdictIncident(incident.id, incident.subject, incident.what, since, incident.models, is_confirmed)

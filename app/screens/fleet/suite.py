@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from compileboard.app.analysis.comparison.differences import compare
 from compileboard.app.analysis.comparison.model import CompareSide, Comparison
@@ -15,6 +16,7 @@ from compileboard.app.analysis.models.summaries import SummaryDelta, filter_set
 from compileboard.app.analysis.models.summaries import compare as compare_headlines
 from compileboard.app.analysis.period import Period
 from compileboard.app.analysis.trends.lines import Axis, lay_out
+from compileboard.app.analysis.verdict import PageVerdict, VerdictFacts, decide_verdict, describe_incident
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.incidents import NOT_IGNORED, IncidentFilter
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_changes_of
@@ -108,6 +110,24 @@ class SuiteScreen:
     def run_count(self) -> int:
         """Return how many runs are in the period."""
         return len(self.runs) - self.is_base_before
+
+    @cached_property
+    def verdict(self) -> PageVerdict:
+        """Return what the overview would have said at the end of the period."""
+        active = [incident for incident in self.incidents if incident.state in ("open", "unconfirmed")]
+        active = [incident for incident in active if incident.direction == "worse" and incident.status != "ignored"]
+        return decide_verdict(
+            VerdictFacts(
+                incidents=[
+                    describe_incident(incident) for incident in sorted(active, key=lambda incident: incident.severity)
+                ],
+                failing=[failure.row.model for failure in self.failures if failure.new is not None],
+                model_count=self.new.total_count,
+                run_count=self.run_count,
+                newest_us=self.new.started_us,
+                now_us=self.new.started_us,
+            )
+        )
 
     def find_run(self, run_id: str) -> TrendRun:
         """Return one of its runs."""

@@ -186,6 +186,7 @@ def suite_period_row(suite: SuiteScreen) -> Row:
         "suite": suite.chosen.suite,
         "set": suite.chosen.fields,
         "branch": suite.branch,
+        "verdict": asdict(suite.verdict),
         "period": {"since_us": suite.period.since_us, "until_us": suite.period.until_us},
         "definition": suite.definition.name,
         "base_run_id": suite.base.run_id if suite.base else None,

@@ -16,7 +16,6 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.models.summaries import format_number
 from compileboard.app.analysis.period import DAY_US, Period, read_period
 from compileboard.app.cli.main import main
 from compileboard.app.queries.engine import SqliteEngine
@@ -71,11 +70,12 @@ def test_the_numbers_are_those_of_the_overview_and_compare_to_the_digit(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
     document = json.loads(write(read(store), "json"))
-    page = client.get(f"/?baseline={RUNS[0]}").text
-    for headline in read(store).headlines:
-        if headline.delta.metric.name not in ("abs_latency_ms", "dynamo_peak_mem_gb"):
-            assert format_number(headline.delta.metric, headline.new, read(store).definition) in page
-            assert headline.delta.text in page
+    overview = client.get("/api/v1/overview").json["data"]
+    tiles = {tile["metric"]: tile["value"] for tile in overview["tiles"]}
+    numbers = {headline.delta.metric.name: headline.new for headline in read(store).headlines}
+    assert tiles == {name: value for name, value in numbers.items() if name in tiles}
+    assert len(tiles) == 6
+    assert document["verdict"]["sentence"] == overview["verdict"]["sentence"]
     compared = client.get(f"/api/v1/compare?base={RUNS[0]}&new={RUNS[2]}").json["data"]
     of_models = [model for model in document["models"] if model["outcome"] == "compared"]
     assert {(of_model["model"], of_model["metric"]): of_model["change"] for of_model in of_models} == {
@@ -117,6 +117,8 @@ def test_failures_are_new_resolved_or_still_there(store: sqlite3.Connection) -> 
         ("c", "still"),
     ]
     assert "| new | a | did not fail | failed: out of memory |" in write(suite, "md")
+    for format in ("md", "html"):
+        assert "2 of 3 models fail." in write(suite, format)
 
 
 def test_of_several_configurations_it_says_which_and_how_to_choose(
