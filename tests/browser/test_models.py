@@ -85,3 +85,19 @@ def test_results_read_without_javascript(open_tab: Callable[..., Page], suite: s
     page.goto(f"{suite}/models/Breaky")
     page.locator("#speedup-chart-table summary").click()
     assert "0.578–0.596" in page.locator("#speedup-chart-table table").inner_text()
+
+
+def test_a_table_of_results_fits_1280_and_a_chosen_row_is_marked_whole(
+    open_tab: Callable[..., Page], suite: str
+) -> None:
+    page = open_tab(1280)
+    page.goto(f"{suite}/models")
+    box = page.locator(".scroll:has(.results)")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.goto(f"{suite}/models/Breaky")
+    row = page.locator(".point--chosen")
+    assert (
+        row.evaluate("row => [row, ...row.children].map(cell => getComputedStyle(cell).backgroundColor)")[1:]
+        == ["rgba(0, 0, 0, 0)"] * row.locator("> *").count()
+    )

@@ -6,6 +6,7 @@ What browsers and servers would change on the way (`..`, `//`, control character
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,11 @@ class ModelSeries:
     def newest(self) -> ResultRow:
         """Return its newest result."""
         return self.points[-1].row
+
+    @property
+    def status_counts(self) -> Sequence[tuple[str, int]]:
+        """Return how many points have each status, the commonest first."""
+        return Counter(point.row.status for point in self.points).most_common()
 
     @property
     def label(self) -> str:

@@ -1,17 +1,28 @@
-"""The suite as a table: its orders, a page of it, and what each row is made of."""
+"""Results as tables, one a configuration: their orders, a page of them, and what each table comes to."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
-from compileboard.app.analysis.models.labels import describe_speedup, is_wrong
+from compileboard.app.analysis.models.labels import describe_speedup, is_slower, is_wrong
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.queries.page import Page, check_order, decode_cursor, encode_cursor
-from compileboard.collectors.store.rollups.results import LEADING, ResultRow
-from compileboard.collectors.store.rollups.summaries import SET, is_passing
+from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.collectors.store.rollups.summaries import (
+    DEFINITIONS,
+    HUD,
+    SET,
+    SUMMARIZE_PERF,
+    SuiteSummary,
+    filter_models,
+    is_passing,
+    summarize,
+)
 
 Row = TypeVar("Row")
 
@@ -23,9 +34,18 @@ def _severity(result: ResultRow) -> int:
     return 3 if result.status == "measured" and is_wrong(result) else _CONCERN.get(result.status, 0)
 
 
+def rank_result(result: ResultRow) -> tuple[int, float]:
+    """Return how bad a result is: failed, wrong, slower beyond noise, not started, the rest; of these the slowest."""
+    is_measured = result.status == "measured"
+    if is_measured and not is_wrong(result):
+        return 2 if is_slower(result) else 0, -math.inf if result.speedup is None else -result.speedup
+    return {"failed": 4, "measured": 3, "not_run": 1}.get(result.status, -1), 0.0
+
+
 # Largest first, of a status what failed; a name ends in .asc for the smallest first. What has no value comes last
 # either way.
 ORDERS: dict[str, Callable[[ResultRow], Any]] = {
+    "worst": rank_result,
     "model": lambda result: (result.model.lower(), result.suite.lower()),
     "status": _severity,
     "accuracy": lambda result: result.accuracy,
@@ -39,21 +59,7 @@ ORDERS: dict[str, Callable[[ResultRow], Any]] = {
     "ops": lambda result: result.calls_captured,
     "time": lambda result: result.time_us,
 }
-DEFAULT_ORDER = "model.asc"
-_SHOWN = ("suite", "mode", "dtype", "hardware", "backend", "batch_size")
-
-
-@dataclass(frozen=True)
-class SummedSet:
-    """The rows of one configuration: what a summary formula sums up."""
-
-    fields: Mapping[str, Any]
-    rows: Sequence[ResultRow]
-
-    @property
-    def label(self) -> str:
-        """Name it as people do, its suite first."""
-        return f"{self.fields['suite']}: {label_fields(self.fields)}"
+DEFAULT_ORDER = "worst"
 
 
 @dataclass(frozen=True)
@@ -80,14 +86,79 @@ class Verdicts:
         return self.speedup_count - self.faster_count - self.slower_count - self.unclear_count
 
 
-def part_sets(rows: Sequence[ResultRow]) -> list[SummedSet]:
-    """Group rows by their configuration, the one measured last first; what is no headline's is in none."""
-    rows_by_set: dict[tuple[Any, ...], list[ResultRow]] = {}
+@dataclass(frozen=True)
+class ConfigurationResults:
+    """The results of one configuration: `rows` are all of them, `listed` those of its table on this page."""
+
+    fields: Mapping[str, Any]
+    rows: Sequence[ResultRow]
+    listed: Sequence[ResultRow]
+
+    @property
+    def label(self) -> str:
+        """Name it as people do, its suite first."""
+        return f"{self.fields['suite']}: {label_fields(self.fields)}"
+
+    @cached_property
+    def model_count(self) -> int:
+        """Return how many models it has: one may be in several batch sizes."""
+        return len({row.model for row in self.rows})
+
+    @cached_property
+    def status_counts(self) -> Sequence[tuple[str, int]]:
+        """Return how many rows have each status, the commonest first."""
+        return Counter(row.status for row in self.rows).most_common()
+
+    @cached_property
+    def answers(self) -> Answers:
+        """Return what its accuracy checks came to."""
+        return count_answers(filter_models(self.rows))
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """Return how many of its models are faster or slower."""
+        return count_verdicts(filter_models(self.rows))
+
+    @cached_property
+    def summaries(self) -> Sequence[SuiteSummary]:
+        """Return its summary by each definition."""
+        return [summarize(self.rows, definition) for definition in DEFINITIONS.values()]
+
+    @property
+    def summary(self) -> SuiteSummary:
+        """Return the summary by PyTorch HUD's definition."""
+        return self._find_summary(HUD.name)
+
+    @property
+    def shown_summary(self) -> SuiteSummary:
+        """Return the summary whose means are shown: HUD's or, where that has none, that which asks for a time alone."""
+        hud = self.summary
+        return hud if hud.geomean_speedup is not None else self._find_summary(SUMMARIZE_PERF.name)
+
+    def _find_summary(self, name: str) -> SuiteSummary:
+        return next(summary for summary in self.summaries if summary.definition.name == name)
+
+
+def group_results(rows: Sequence[ResultRow], listed: Sequence[ResultRow]) -> list[ConfigurationResults]:
+    """Group rows by configuration, the one with the worst row first, then the one measured last."""
+    listed_by_key = _split_configurations(listed)
+    groups = [
+        ConfigurationResults(dict(zip(SET, key)), members, listed_by_key.get(key, ()))
+        for key, members in _split_configurations(rows).items()
+    ]
+    return sorted(groups, key=_rank_configuration, reverse=True)
+
+
+def _split_configurations(rows: Sequence[ResultRow]) -> dict[tuple[Any, ...], list[ResultRow]]:
+    rows_by_key: dict[tuple[Any, ...], list[ResultRow]] = {}
     for row in rows:
-        if not set(LEADING).isdisjoint(row.experiments):
-            rows_by_set.setdefault(tuple(getattr(row, name) for name in SET), []).append(row)
-    sets = [SummedSet(dict(zip(SET, key)), members) for key, members in rows_by_set.items()]
-    return sorted(sets, key=lambda summed_set: max(row.time_us for row in summed_set.rows), reverse=True)
+        rows_by_key.setdefault(tuple(getattr(row, name) for name in SET), []).append(row)
+    return rows_by_key
+
+
+def _rank_configuration(group: ConfigurationResults) -> tuple[bool, int, int]:
+    worst, _speedup = max(map(rank_result, group.rows))
+    return bool(filter_models(group.rows)), worst, max(row.time_us for row in group.rows)
 
 
 def count_answers(rows: Sequence[ResultRow]) -> Answers:
@@ -102,16 +173,6 @@ def count_verdicts(rows: Sequence[ResultRow]) -> Verdicts:
     words = Counter(word.word for row in rows if (word := describe_speedup(row)) is not None)
     speedups = sum(row.speedup is not None for row in rows)
     return Verdicts(speedups, words["faster"], words["slower"], words["no clear difference"])
-
-
-def find_alike(rows: Sequence[ResultRow]) -> dict[str, Any]:
-    """Return what is the same in all rows, so that it is said once."""
-    return {name: getattr(rows[0], name) for name in _SHOWN if len({getattr(row, name) for row in rows}) == 1}
-
-
-def list_comparable_sets(same: Mapping[str, Any]) -> list[str]:
-    """Write what is the same in all rows as words."""
-    return [f"batch {entry}" if name == "batch_size" else str(entry) for name, entry in same.items() if entry]
 
 
 def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:

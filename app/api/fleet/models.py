@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.analysis.models.series import ModelSeries, read_name
-from compileboard.app.analysis.models.table import DEFAULT_ORDER, ORDERS, cut_page
+from compileboard.app.analysis.models.table import DEFAULT_ORDER, ORDERS, cut_page, sort_results
 from compileboard.app.api.answers import PageQuery, find_run, operation, refuse
 from compileboard.app.db import get_engine, get_reader
 from compileboard.app.queries.fields import SORT_HELP
@@ -19,7 +19,6 @@ from compileboard.app.screens.fleet.models import (
     ResultJson,
     SeriesFields,
     build_model_history,
-    build_result_list,
     make_result,
 )
 
@@ -62,11 +61,11 @@ def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultJson]:
 
 @operation("/models")
 def list_newest(selection: ModelFilter, order: ModelSort, page: PageQuery) -> Page[ResultJson]:
-    """List the newest benchmark result of each model and metric set, or those of one run."""
+    """List the newest benchmark result of each model and metric set, or those of one run, the worst first."""
     if selection.run:
         find_run(selection.run)
-    listed = build_result_list(list_models(get_engine(), selection), order.sort, page.cursor, page.limit)
-    return Page(tuple(make_result(result) for result in listed.results), listed.next_cursor)
+    rows = sort_results(list_models(get_engine(), selection), order.sort)
+    return cut_page(rows, page.cursor, page.limit).map(make_result)
 
 
 @operation("/models/<path:name>")

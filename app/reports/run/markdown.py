@@ -11,6 +11,7 @@ from compileboard.app.analysis.models.labels import (
     describe_status,
     describe_verdict,
 )
+from compileboard.app.analysis.models.table import ConfigurationResults
 from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.format import (
     format_count,
@@ -96,10 +97,22 @@ def write_results(reported: ReportedResults | None) -> list[str]:
     if reported is None:
         return []
     shown = reported.results
-    count = shown.result_count
-    cut = f" (the first {MOST_ROWS} of {format_count(count)})" if count > MOST_ROWS else ""
-    lines = [f"### Benchmark results{cut}", ""]
-    lines += table(
+    count, left_count = shown.result_count, MOST_ROWS
+    lines = [
+        f"### Benchmark results{f' (the first {MOST_ROWS} of {format_count(count)})' if count > MOST_ROWS else ''}"
+    ]
+    for configuration in shown.configurations:
+        rows = configuration.listed[:left_count]
+        left_count -= len(rows)
+        if not rows:
+            break
+        lines += ["", f"#### {prose(configuration.label)}", "", *_sum_up(configuration), ""]
+        lines += table(_COLUMNS, [_row(row) for row in rows])
+    return lines
+
+
+def _sum_up(configuration: ConfigurationResults) -> list[str]:
+    return table(
         ("By the definition of", "Pass rate>", "Geomean speedup>", "Compile time>", "Memory compression>"),
         [
             [
@@ -109,13 +122,9 @@ def write_results(reported: ReportedResults | None) -> list[str]:
                 _seconds(summary.compilation_latency_s, "not measured"),
                 "not measured" if summary.compression_ratio is None else format_ratio(summary.compression_ratio),
             ]
-            for summary in shown.summaries
+            for summary in configuration.summaries
         ],
     )
-    if len(shown.sets) > 1:
-        left = format_plural(len(shown.sets) - 1, "other configuration")
-        lines += ["", f"The rates and means are of {prose(shown.sets[0].label)}, measured last; not in them: {left}."]
-    return [*lines, "", *table(_COLUMNS, [_row(row) for row in shown.listed.results[:MOST_ROWS]])]
 
 
 def _pass_rate(summary: SuiteSummary) -> str:

@@ -1,25 +1,18 @@
-"""Benchmark results: the newest of every model or those of one run, what they come to, and one model over time."""
+"""Benchmark results: the newest of every model or those of one run, by configuration, and one model over time."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 from compileboard.app.analysis.models.series import ModelSeries, Point, choose_series, split_series
 from compileboard.app.analysis.models.table import (
     DEFAULT_ORDER,
-    Answers,
-    SummedSet,
-    Verdicts,
-    count_answers,
-    count_verdicts,
+    ConfigurationResults,
     cut_page,
-    find_alike,
-    list_comparable_sets,
-    part_sets,
+    group_results,
     sort_results,
 )
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_series_changes
@@ -42,7 +35,6 @@ from compileboard.app.queries.run.models import (
 )
 from compileboard.app.schema import one_of
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, fill
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, HUD, SUMMARIZE_PERF, SuiteSummary, summarize
 
 
 @dataclass(frozen=True)
@@ -118,60 +110,24 @@ def make_result(row: ResultRow) -> ResultJson:
 
 
 @dataclass(frozen=True)
-class ResultList:
-    """One page of results in an order."""
+class ResultsScreen:
+    """One page of results in an order, a table a configuration; a summary is of all rows of its configuration."""
 
-    results: Sequence[ResultRow]
+    configurations: Sequence[ConfigurationResults]
+    result_count: int
+    model_count: int
     next_cursor: str | None
     order: str
 
-
-@dataclass(frozen=True)
-class ResultsScreen:
-    """Results and what they come to; rates and means are of the configuration that was measured last, the first set."""
-
-    listed: ResultList
-    result_count: int
-    model_count: int
-    same: Mapping[str, Any]
-    sets: Sequence[SummedSet]
-    summaries: Sequence[SuiteSummary]
-    status_counts: Sequence[tuple[str, int]]
-    summed: Sequence[ResultRow]
-
-    @cached_property
-    def answers(self) -> Answers:
-        """Return what the accuracy checks of the first set came to."""
-        return count_answers(self.summed)
-
-    @cached_property
-    def verdicts(self) -> Verdicts:
-        """Return how many models of the first set are faster or slower."""
-        return count_verdicts(self.summed)
+    @property
+    def listed(self) -> Sequence[ConfigurationResults]:
+        """Return the configurations that have rows on this page."""
+        return [configuration for configuration in self.configurations if configuration.listed]
 
     @property
-    def same_labels(self) -> list[str]:
-        """Return what is the same in all results, as words."""
-        return list_comparable_sets(self.same)
-
-    @property
-    def summary(self) -> SuiteSummary:
-        """Return the summary by PyTorch HUD's definition."""
-        return self._find_summary(HUD.name)
-
-    @property
-    def shown_summary(self) -> SuiteSummary:
-        """Return the summary whose means are shown: HUD's or, where that has none, that which asks for a time alone."""
-        hud = self.summary
-        return hud if hud.geomean_speedup is not None else self._find_summary(SUMMARIZE_PERF.name)
-
-    @property
-    def is_hud_shown(self) -> bool:
-        """Return True if the means that are shown are PyTorch HUD's."""
-        return self.shown_summary.definition.name == HUD.name
-
-    def _find_summary(self, name: str) -> SuiteSummary:
-        return next(summary for summary in self.summaries if summary.definition.name == name)
+    def listed_count(self) -> int:
+        """Return how many rows this page has."""
+        return sum(len(configuration.listed) for configuration in self.configurations)
 
 
 @dataclass(frozen=True)
@@ -211,18 +167,6 @@ class UnknownModelError(LookupError):
     """A model, a series or a point that the database does not have."""
 
 
-def build_result_list(
-    results: Sequence[ResultRow], order: str | None, cursor: str | None, limit_count: int
-) -> ResultList:
-    """Cut one page out of results.
-
-    Raises: FilterError if the order or the cursor cannot be used.
-    """
-    order = order or DEFAULT_ORDER
-    page = cut_page(sort_results(results, order), cursor, limit_count)
-    return ResultList(page.rows, page.next, order)
-
-
 def build_models(
     engine: Engine, selected: ModelFilter, order: str | None, cursor: str | None, limit_count: int
 ) -> ResultsScreen:
@@ -230,23 +174,25 @@ def build_models(
 
     Raises: FilterError if the order or the cursor cannot be used.
     """
-    results = list_models(engine, selected)
-    return sum_up_results(results, build_result_list(results, order, cursor, limit_count))
+    return build_results_screen(list_models(engine, selected), order, cursor, limit_count)
 
 
-def sum_up_results(results: Sequence[ResultRow], listed: ResultList) -> ResultsScreen:
-    """Build what results come to; `listed` are those of them that are shown."""
-    sets = part_sets(results)
-    summed = sets[0].rows if sets else results
+def build_results_screen(
+    results: Sequence[ResultRow], order: str | None, cursor: str | None, limit_count: int
+) -> ResultsScreen:
+    """Group results by configuration, sort each, and cut one page out of them.
+
+    Raises: FilterError if the order or the cursor cannot be used.
+    """
+    order = order or DEFAULT_ORDER
+    ordered = [row for group in group_results(results, ()) for row in sort_results(group.rows, order)]
+    page = cut_page(ordered, cursor, limit_count)
     return ResultsScreen(
-        listed=listed,
+        configurations=group_results(results, page.rows),
         result_count=len(results),
         model_count=len({(result.suite, result.model) for result in results}),
-        same=find_alike(results),
-        sets=sets,
-        summaries=[summarize(summed, definition) for definition in DEFINITIONS.values()],
-        status_counts=[(status, sum(result.status == status for result in results)) for status in STATUSES],
-        summed=summed,
+        next_cursor=page.next,
+        order=order,
     )
 
 

@@ -10,7 +10,7 @@ from werkzeug.routing import PathConverter
 
 from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.models.series import FIELDS, ModelSeries, read_name, write_name
-from compileboard.app.analysis.models.table import SummedSet
+from compileboard.app.analysis.models.table import rank_result
 from compileboard.app.charts.models import chart_history
 from compileboard.app.db import get_engine, get_reader, get_settings
 from compileboard.app.format import format_time
@@ -25,7 +25,6 @@ from compileboard.app.queries.fleet.models import (
 from compileboard.app.queries.page import check_limit
 from compileboard.app.queries.parameters import check_keys
 from compileboard.app.screens.fleet.models import (
-    ResultsScreen,
     UnknownModelError,
     build_model,
     build_models,
@@ -55,6 +54,7 @@ def _add_converter(state: BlueprintSetupState) -> None:
 
 
 SORTS = (
+    ("worst", "worst first"),
     ("model.asc", "by name"),
     ("speedup", "fastest first"),
     ("speedup.asc", "slowest first"),
@@ -64,10 +64,8 @@ SORTS = (
     ("breaks", "most graph breaks"),
     ("recompiles", "most recompiles"),
     ("ops", "most operations"),
-    ("status", "failures first"),
     ("time", "measured last"),
 )
-_SET_FILTERS = ("suite", "mode", "dtype", "device", "backend")
 
 
 def _read_page() -> tuple[str | None, str | None, int]:
@@ -79,20 +77,6 @@ def _read_page() -> tuple[str | None, str | None, int]:
     return request.args.get("sort"), request.args.get("cursor"), limit_count
 
 
-def _describe(screen: ResultsScreen) -> dict[str, Any]:
-    """Return what the tables of results need beside the screen."""
-    addresses = [_address_set(configuration) for configuration in screen.sets]
-    return {"screen": screen, "sorts": SORTS, "addresses": addresses}
-
-
-def _address_set(configuration: SummedSet) -> str:
-    """Return the address of the models of one configuration, in the run that is shown."""
-    fields = configuration.fields
-    query: dict[str, Any] = {key: fields[key] for key in _SET_FILTERS if fields[key]}
-    query["run"] = (request.view_args or {}).get("run_id") or request.args.get("run") or None
-    return url_for("models.index", **query)
-
-
 @blueprint.get("/models")
 def index() -> str:
     """List models with their newest results, or with one run's."""
@@ -102,7 +86,8 @@ def index() -> str:
         find_run(selected.run)
     return render_template(
         "models/index.html",
-        **_describe(build_models(engine, selected, *_read_page())),
+        screen=build_models(engine, selected, *_read_page()),
+        sorts=SORTS,
         given={key: request.args.get(key, "") for key in FILTERS},
         filtered=any(request.args.get(key) for key in FILTERS if key != "run"),
         choices=list_model_choices(engine),
@@ -117,7 +102,7 @@ def show_run(run_id: str) -> str:
     """Show what one run measured."""
     detail = find_run(run_id)
     screen = build_results(get_reader(), run_id, *_read_page())
-    return render_run(detail, "models/run.html", tab="results", **_describe(screen))
+    return render_run(detail, "models/run.html", tab="results", screen=screen)
 
 
 @blueprint.get("/models/<name:model>")
@@ -134,10 +119,11 @@ def show(model: str) -> str:
     points = screen.selected.points
     addresses = [_address(model, screen.selected, point.row.run_id) for point in points]
     anchors = [f"{address}#point" for address in addresses]
+    worst_first = sorted(screen.history.series, key=lambda series: rank_result(series.newest), reverse=True)
     return render_template(
         "models/one.html",
         screen=screen,
-        series=[(series, _address(model, series)) for series in screen.history.series],
+        series=[(series, _address(model, series)) for series in worst_first],
         points=list(zip(points, addresses))[::-1],
         charts=chart_history(points, anchors) if len(points) > 1 else [],
         repeats=chart_repeats(screen.repeats),

@@ -121,7 +121,7 @@ def test_what_has_no_value_comes_last_in_either_direction(order: str) -> None:
     for end in ("", ".asc"):
         actual = [result.model for result in sort_results(rows, order + end)]
         assert sorted(actual) == ["a", "b", "c"]
-        if order not in ("model", "status", "time"):
+        if order not in ("worst", "model", "status", "time"):
             assert actual == ["b", "c", "a"]
 
 
@@ -130,3 +130,17 @@ def test_a_page_is_cut_and_a_bad_order_refused() -> None:
     assert (first.rows, cut_page([1, 2, 3], first.next, 2)) == ((1, 2), cut_page([3], None, 2))
     with pytest.raises(FilterError, match="sort: 'nope'"):
         sort_results([], "nope")
+
+
+def test_failed_models_come_first_then_what_is_slower_beyond_noise() -> None:
+    rows = [
+        row(model="fast", speedup=1.5, speedup_low=1.4, speedup_high=1.6),
+        row(model="unclear", speedup=0.9, speedup_low=0.7, speedup_high=1.1),
+        row(model="slow", speedup=0.93, speedup_low=0.9, speedup_high=0.95),
+        row(model="slowest", speedup=0.5),
+        row(model="left", status="not_run"),
+        row(model="out", status="skipped"),
+        row(model="failed", status="failed"),
+    ]
+    ordered = [result.model for result in sort_results(rows, "worst")]
+    assert ordered == ["failed", "slowest", "slow", "left", "unclear", "fast", "out"]
