@@ -115,7 +115,7 @@ def share_points(points: Sequence[RunPoint]) -> dict[str, list[Any]]:
 
 
 def list_trend_rows(points: Sequence[RunPoint]) -> list[list[object]]:
-    """List what the three trend charts show of the newest runs, newest first: their common table twin."""
+    """List what the three trend charts show of the newest runs, newest first: their common table."""
     return [
         [
             format_time(point.started_us),

@@ -223,7 +223,7 @@ def _write_changes(axis: Axis) -> list[dict[str, Any]]:
 def list_table_rows(
     charts: Sequence[tuple[Metric, Sequence[TrendLine]]], axis: Axis
 ) -> tuple[list[tuple[str, bool]], list[list[object]]]:
-    """List what several charts of an axis show, the newest run first: their common table twin."""
+    """List what several charts of an axis show, the newest run first: their common table."""
     columns = [("Started", False), ("Run", False), ("Commit", False), ("torch", False)]
     cells: list[dict[str, TrendPoint]] = []
     metrics: list[Metric] = []

@@ -69,7 +69,7 @@ def write_html(suite: SuiteScreen, written_us: int) -> bytes:
         chart_metric(metric, [line], suite.axis, chart_id=f"trend-{number}", words=number == 0)
         for number, (metric, line) in enumerate(drawn)
     ]
-    columns, twin = list_table_rows([(metric, [line]) for metric, line in drawn], suite.axis)
+    columns, table_rows = list_table_rows([(metric, [line]) for metric, line in drawn], suite.axis)
     compared = suite.comparison
     shown = list_shown((*compared.base.entries, *compared.new.entries)) if compared else []
     values: dict[str, Any] = {
@@ -78,7 +78,7 @@ def write_html(suite: SuiteScreen, written_us: int) -> bytes:
         "charts": charts,
         "shared": share_runs(suite.axis, links=False),
         "columns": columns,
-        "twin": twin,
+        "table_rows": table_rows,
         "tiles": _list_tiles(suite),
         "show_number": lambda metric, value: format_number(metric, value, suite.definition),
         "moved": list_moved(compared) if compared else [],

@@ -72,7 +72,7 @@ def _shorten(kind: str, shown: str, whole: str) -> str:
     return f"{readable}~{digest}"
 
 
-LEFT_OUT = "Not in this copy"
+LEFT_OUT = "Not in this site"
 # What leads to something that is left out and only makes sense as a button: it goes with its words.
 _BUTTONS = frozenset(("button", "nav__link", "tabs__link", "panel__link"))
 _ATTRIBUTES = r'((?:\s+[^\s"=<>/]+(?:="[^"]*")?)*)'

@@ -274,7 +274,7 @@ def test_pages_read_well_without_javascript(open_tab: Callable[..., Page], addre
         assert not page.locator(".theme").is_visible()
     page.goto(f"{address}/graph_breaks")
     assert "the table below has the same numbers" in (page.locator("[data-chart] noscript").first.text_content() or "")
-    page.get_by_text("The same as a table").first.click()
+    page.get_by_text("Show table").first.click()
     assert page.locator("details.twin[open] tbody tr").count() > 0
     page.goto(f"{address}/runs")
     page.locator(".narrow summary").first.click()

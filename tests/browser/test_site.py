@@ -92,7 +92,7 @@ def test_copy_says_what_is_in_it(open_tab: Open, host: str) -> None:
     page = open_tab(allow="404")  # Chromium asks for an icon beside what is no page
     page.goto(f"{host}/project/")
     page.get_by_role("link", name="A copy").click()
-    assert page.locator("h1").inner_text() == "About this copy"
+    assert page.locator("h1").inner_text() == "About this site"
     page.get_by_role("link", name="data/runs.json").click()
     assert '"data":' in page.locator("body").inner_text()
 

@@ -70,7 +70,7 @@ def test_pages_need_no_server_and_say_that_they_are_a_copy(site: Path) -> None:
     for name, text in _pages(site).items():
         assert "<form" not in text and 'type="module"' not in text and "localhost" not in text, name
         assert "Content-Security-Policy" in text and "frame-ancestors" not in text, name
-        assert re.search(r"[Aa] copy(?:</a>)? of", text) and str(site.parent) not in text, name
+        assert re.search(r"Static site(?:</a>)? of", text) and str(site.parent) not in text, name
 
 
 def test_copy_has_its_index_its_data_and_its_licences(site: Path) -> None:
@@ -85,7 +85,7 @@ def test_copy_has_its_index_its_data_and_its_licences(site: Path) -> None:
 def test_only_the_newest_runs_have_pages(site: Path) -> None:
     runs = {path.name for path in (site / "runs").iterdir() if path.is_dir() and len(path.name) == 26}
     assert len(runs) == 2
-    assert "Not in this copy" in (site / "runs" / "index.html").read_text()
+    assert "Not in this site" in (site / "runs" / "index.html").read_text()
 
 
 def test_two_copies_of_one_database_have_the_same_names(export: Export, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_limit_of_pages_keeps_the_important_and_says_what_is_beyond(
     output = capsys.readouterr().err
     assert "pages beyond --pages" in output and "compiles: " in output and ".show" not in output
     assert _assert_links_lead_to_files(tmp_path / "site") > 10
-    assert "beyond the limit of pages" in (tmp_path / "site" / "copy" / "index.html").read_text()
+    assert "beyond the page limit" in (tmp_path / "site" / "copy" / "index.html").read_text()
     assert (tmp_path / "site" / "runs" / "index.html").is_file()
 
 

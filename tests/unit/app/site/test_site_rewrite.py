@@ -49,7 +49,7 @@ def test_link_of_any_name_leads_to_its_file(name: str, fragment: str) -> None:
 @pytest.mark.parametrize(
     ("link", "becomes"),
     [
-        ('<a class="tag" href="/runs?tag=a">a</a>', '<span class="tag" title="Not in this copy">a</span>'),
+        ('<a class="tag" href="/runs?tag=a">a</a>', '<span class="tag" title="Not in this site">a</span>'),
         ('<a class="button" href="/runs/A/report.csv" download>CSV</a>', ""),
         ('<a class="nav__link" href="/search">Search</a>', ""),
         ('<a class="button" rel="next" href="/runs?cursor=1">More runs</a>', None),
@@ -58,7 +58,7 @@ def test_link_of_any_name_leads_to_its_file(name: str, fragment: str) -> None:
     ],
 )
 def test_what_is_left_out_becomes_text_or_goes(link: str, becomes: str | None) -> None:
-    expected = '<span class="pager__end">More runs: not in this copy</span>' if becomes is None else becomes
+    expected = '<span class="pager__end">More runs: not in this site</span>' if becomes is None else becomes
     assert _rewrite(link) == expected
 
 

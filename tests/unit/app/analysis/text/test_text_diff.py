@@ -156,4 +156,4 @@ def test_the_table_says_by_sign_and_word_what_differs(shared_app: Flask) -> None
     assert '<td class="sign">−</td><td class="side">&lt;i&gt;</td>' in html
     assert "<del>1</del>" in html and "<ins>2</ins>" in html
     assert '<a href="?all=1">14 equal lines</a>' in html
-    assert "The two texts are the same." in equal and "<table" not in equal
+    assert "The texts are the same." in equal and "<table" not in equal

@@ -108,15 +108,15 @@ def test_hostile_text_is_shown_as_text(store: sqlite3.Connection, client: FlaskC
 
 
 def test_what_is_not_indexed_is_said(store: sqlite3.Connection, client: FlaskClient) -> None:
-    assert "There are no runs yet" in client.get("/search?q=x").text
+    assert "No runs yet" in client.get("/search?q=x").text
     record_run(store)
-    assert "is being built: 1 run to go" in client.get("/search?q=mismatch").text
+    assert "Indexing: 1 run to go" in client.get("/search?q=mismatch").text
     index_run(store, recorded.RUN)
-    assert "is being built" not in client.get("/search").text
+    assert "Indexing" not in client.get("/search").text
     assert "<mark>mismatch</mark>" in client.get("/search?q=mismatch").text
-    assert "Nothing found" in client.get("/search?q=zzzznothing").text
+    assert "No results" in client.get("/search?q=zzzznothing").text
     store.execute("update runs set heartbeat_us = 9e15")
-    assert "Not all is found yet: of 1 run, 1 has something" in client.get("/search?q=mismatch").text
+    assert "1 of 1 run not fully indexed yet" in client.get("/search?q=mismatch").text
     delete_run(store, recorded.RUN)
     assert "<mark>" not in client.get("/search?q=mismatch").text
 

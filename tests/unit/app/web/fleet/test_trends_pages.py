@@ -60,7 +60,7 @@ def test_another_environment_is_said_before_anyone_blames_a_commit(
 def test_without_results_the_overview_says_how_to_get_some(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_run(store, "R1")
     assert "compileboard-collect bench --db" in text_of(client, "/")
-    assert "No model was benchmarked" in text_of(client, "/trends") or "Nothing to draw" in text_of(client, "/trends")
+    assert "No model was benchmarked" in text_of(client, "/trends") or "No trends yet" in text_of(client, "/trends")
 
 
 @pytest.mark.usefixtures("suite")
