@@ -157,7 +157,9 @@ def _pick_fix(
             if number is None
             else f"there is no fix {number}; "
             if cause is None
-            else (f"fix {number} ({cause.title}) takes a person: make the change as a patch and use --patch; ")
+            else f"{number} ({cause.title}) has nothing to fix; "
+            if cause.is_expected
+            else f"fix {number} ({cause.title}) takes a person: make the change as a patch and use --patch; "
         )
         raise CannotTry(f"{wrong}{_list_fixes(causes, program, database)}")
     recorded = {}

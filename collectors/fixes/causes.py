@@ -81,7 +81,12 @@ class Cause:
     @property
     def is_fixable(self) -> bool:
         """Return True if a fix is known that helps."""
-        return any(suggested.fix.after is not None for suggested in self.fixes)
+        return any(suggested.helps for suggested in self.fixes)
+
+    @property
+    def is_expected(self) -> bool:
+        """Return True if there is nothing to fix."""
+        return bool(self.fixes) and not self.is_eager and all(suggested.fix.is_needless for suggested in self.fixes)
 
     @property
     def can_try(self) -> bool:
@@ -121,27 +126,32 @@ def build_causes(
     suggest_break: Callable[[BreakFacts], list[SuggestedFix]] = suggest_break_fixes,
     suggest_recompile: Callable[[RecompileFacts], list[SuggestedFix]] = suggest_recompile_fixes,
 ) -> list[Cause]:
-    """List a run's causes: what runs eagerly first, then by what a fix would save."""
+    """List a run's causes: what runs eagerly first, then by what a fix would save, what needs no fix last."""
     compiles = {row.key: row for row in run.compiles}
     code = CodeIndex(run.code)
     drafts = _draft_breaks(run, compiles, code, suggest_break)
     owned = {key for draft in drafts for part in draft.cause.resumed for key in part.recompile_keys}
     drafts += _draft_recompiles(run, compiles, code, owned, suggest_recompile)
     causes = _settle(drafts, compiles)
-    causes.sort(key=lambda cause: (not cause.is_eager, -(cause.saved_us or 0), -cause.event_count, cause.fingerprint))
+    causes.sort(key=_rank)
     return [replace(cause, number=number) for number, cause in enumerate(causes, start=1)]
+
+
+def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
+    return cause.is_expected, not cause.is_eager, -(cause.saved_us or 0), -cause.event_count, cause.fingerprint
 
 
 def _settle(drafts: Sequence[Draft], compiles: Mapping[int, RecordedCompile]) -> list[Cause]:
     """Return the causes with their savings: a compile's time goes to the largest that claims it."""
     left = {key: row.total_us for key, row in compiles.items()}
+    settled = [draft.cause for draft in drafts if draft.cause.is_expected]
+    drafts = [draft for draft in drafts if not draft.cause.is_expected]
 
     def remaining(draft: Draft) -> int:
         return sum(min(claim, left.get(key, 0)) for key, claim in draft.claims.items())
 
     waiting = [(-remaining(draft), position) for position, draft in enumerate(drafts)]
     heapify(waiting)
-    settled = []
     while waiting:
         claimed_us, position = heappop(waiting)
         saved_us = remaining(drafts[position])

@@ -26,6 +26,7 @@ class Fix:
     after: str | None
     settings: tuple[str, ...] = ()  # statements to run after `import torch`, where that alone is the fix
     minimum_torch: tuple[int, int] = (2, 4)
+    is_needless: bool = False  # what is recorded is as it should be: nothing to fix
 
     @property
     def diff(self) -> list[str]:
@@ -67,6 +68,11 @@ class SuggestedFix:
     title: str
     edits: tuple[LineEdit, ...] = ()
     settings: tuple[str, ...] = ()
+
+    @property
+    def helps(self) -> bool:
+        """Return True if it removes what is recorded, and that is worth while."""
+        return self.fix.after is not None and not self.fix.is_needless
 
 
 @dataclass(frozen=True)

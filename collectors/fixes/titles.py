@@ -58,6 +58,9 @@ class HasSavings(Protocol):
     @property
     def is_fixable(self) -> bool: ...
 
+    @property
+    def is_expected(self) -> bool: ...
+
 
 def describe_savings(
     causes: Sequence[HasSavings], compile_us: int | None, format_duration: Callable[[float | None], str]
@@ -72,6 +75,8 @@ def describe_savings(
         if not saved_us:
             return f"{subject} known, saved compile time not recorded"
         return f"{subject} {verb} up to {format_duration(saved_us)} {whole}"
+    if all(cause.is_expected for cause in causes):
+        return f"Nothing to fix: {'1 cause is' if len(causes) == 1 else f'{len(causes)} causes are'} as expected"
     subject = "1 cause" if len(causes) == 1 else f"{len(causes)} causes"
     verb = "costs" if len(causes) == 1 else "cost"
     cost = f"{verb} up to {format_duration(saved_us)} {whole}, " if saved_us else "of graph breaks or recompiles, "

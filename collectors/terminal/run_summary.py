@@ -338,8 +338,10 @@ def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[Cou
     """Return the causes with their first fix, as the run's page numbers them."""
     items = []
     for cause in causes[:TOP]:
-        saved = [f"saves up to {duration_text(cause.saved_us)}"] if cause.saved_us else []
+        verb = "saves" if cause.is_fixable else "takes"
+        saved = [f"{verb} up to {duration_text(cause.saved_us)}"] if cause.saved_us else []
         effect = ", ".join(["runs eagerly"] * cause.is_eager + saved) or "time not recorded"
+        effect = "nothing to fix" if cause.is_expected else effect
         line = f":{cause.line}" if cause.line else ""
         notes = [f"{cause.file or 'unknown file'}{line} in {cause.function or 'unknown function'}; {effect}"]
         notes += [cause.fixes[0].title] if cause.fixes else ["no fix is known"]

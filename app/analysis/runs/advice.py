@@ -30,7 +30,7 @@ class FixAdvice:
     title: Annotated[str, "What to do."]
     applies: Annotated[str, "When it applies."]
     cost: Annotated[str, "What it costs."]
-    helps: Annotated[bool, "False where nothing is known to help."]
+    helps: Annotated[bool, "False where nothing is known to help, or nothing is to be fixed."]
     diff: Annotated[tuple[str, ...], "The change of the user's own lines; empty where it takes a person."]
     file: Annotated[str | None, "The file that it changes."]
     line: Annotated[int | None, "Its first line."]
@@ -57,6 +57,12 @@ class CauseRow(Cause):
     advice: Annotated[tuple[FixAdvice, ...], "Fixes, the best first; empty where none is known."] = ()
     trials: Annotated[tuple[TriedFix, ...], "Fixes that were tried, the newest first."] = ()
     try_command: Annotated[str | None, "The command that tries the first fix that needs no person."] = None
+
+    @property
+    @published
+    def is_expected(self) -> bool:
+        """Return True if there is nothing to fix."""
+        return super().is_expected
 
     @property
     @published
@@ -121,7 +127,7 @@ def _describe_fix(suggested: SuggestedFix, cause: Cause) -> FixAdvice:
         title=suggested.title,
         applies=fix.applies,
         cost=fix.cost,
-        helps=fix.after is not None,
+        helps=suggested.helps,
         diff=tuple(_list_changes(suggested, cause)),
         file=first.file if first else None,
         line=first.line if first else None,
@@ -171,7 +177,7 @@ def judge_run(run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem])
         notes = notes or ["No failures. Nothing runs eagerly."]
         return RunVerdict("bad" if grave else "good", sentence, ". ".join(notes), None)
     notes = notes or ["No failures. Nothing runs eagerly."]
-    tone = "bad" if grave or eager else "warn"
+    tone = "bad" if grave or eager else "good" if all(cause.is_expected for cause in causes) else "warn"
     sentence = describe_savings(causes, run.compile_us, format_duration)
     return RunVerdict(tone, sentence, ". ".join(notes), fix_count or None)
 

@@ -226,7 +226,9 @@ def _fix_first(summary: RunSummaryScreen) -> list[str]:
 
 
 def _describe_cause(cause: CauseRow) -> list[str]:
-    saved = f"saves {format_duration(cause.saved_us)} at most" if cause.saved_us else "time not recorded"
+    verb = "saves" if cause.is_fixable else "takes"
+    saved = f"{verb} {format_duration(cause.saved_us)} at most" if cause.saved_us else "time not recorded"
+    saved = "nothing to fix" if cause.is_expected else saved
     words = ["runs eagerly"] * cause.is_eager + ([saved] if cause.saved_us or not cause.is_eager else [])
     lines = [f"{cause.number}. **{prose(cause.title)}** ({', '.join([*words, cause.noun])})"]
     lines.append(f"   <br>in {_where(cause.function, cause.file, cause.line)}")

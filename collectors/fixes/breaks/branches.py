@@ -352,5 +352,6 @@ FIXES = (
         cost="A call that raises runs eagerly.",
         before=RAISE,
         after=None,
+        is_needless=True,
     ),
 )

@@ -131,7 +131,7 @@ ATTRIBUTE_FIXES = (
         id="attribute-float",
         kind="recompile",
         keys=("module_attribute",),
-        title="Nothing needed: {source} is dynamic from its second value on. Save that compile with a tensor",
+        title="Make {source} a tensor: a number is dynamic from its second value on",
         applies="A float that the code only calculates with recompiles once.",
         cost="A tensor of a float is float32.",
         before=_FLOATS,
@@ -147,6 +147,7 @@ ATTRIBUTE_FIXES = (
         cost="One compile. Call once in each mode at the start to have both early.",
         before=_TRAINING,
         after=None,
+        is_needless=True,
     ),
     Fix(
         id="attribute-that-comes",

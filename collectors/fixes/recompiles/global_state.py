@@ -60,6 +60,7 @@ STATE_FIXES = (
         cost="None.",
         before=_GRAD_MODES,
         after=edit_program(_GRAD_MODES, ("torch.set_grad_enabled(enabled)", "torch.no_grad()")),
+        is_needless=True,
     ),
     Fix(
         id="autocast",

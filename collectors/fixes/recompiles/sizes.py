@@ -181,6 +181,7 @@ SIZE_FIXES = (
         cost="One compile. Call once with size 1 at the start to have it early.",
         before=edit_program(_BRANCH, ("(4, 5, 2, 3)", "(1, 5, 6)")),
         after=None,
+        is_needless=True,
     ),
     Fix(
         id="size-of-a-parameter",

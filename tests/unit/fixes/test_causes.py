@@ -16,6 +16,7 @@ from compileboard.collectors.fixes.recorded import (
     RecordedRun,
     SourceLines,
 )
+from compileboard.collectors.fixes.titles import describe_savings
 
 
 def _compile(key: int, total_us: int = 100, resumed_at: int | None = None, **more: Any) -> RecordedCompile:
@@ -129,3 +130,22 @@ def test_savings_never_pass_the_compile_time(
     causes = build_causes(RecordedRun(compiles, recompiles, breaks, occurrences))
     assert sum(cause.saved_us or 0 for cause in causes) <= sum(row.total_us for row in compiles)
     assert [cause.number for cause in causes] == list(range(1, len(causes) + 1))
+
+
+def test_what_needs_no_fix_stands_last_and_saves_nothing() -> None:
+    modes = RecordedGuard(1, "mode", "module_attribute", "self.training", "True", "False", "self.training", None, None)
+    compiles = [_compile(1, 900, is_recompile=True), _compile(2, 50, is_recompile=True)]
+    recompiles = [RecordedRecompile(1, (modes,)), RecordedRecompile(2, (_size(),))]
+    size, mode = build_causes(RecordedRun(compiles, recompiles))
+    assert (size.category, size.is_expected, size.saved_us) == ("tensor_size", False, 50)
+    assert (mode.is_expected, mode.is_fixable, mode.can_try, mode.saved_us, mode.number) == (
+        True,
+        False,
+        False,
+        None,
+        2,
+    )
+    assert describe_savings([size, mode], 950, str) == "1 fix saves up to 50 of 950 compile time"
+    assert describe_savings([mode], 950, str) == "Nothing to fix: 1 cause is as expected"
+    (eager,) = build_causes(RecordedRun([_compile(1, outcome="recompile_limit")], recompiles[:1]))
+    assert eager.is_eager and not eager.is_expected
