@@ -19,20 +19,26 @@ import click
 from compileboard.app.checks.decision import Report
 from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
 from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions
+from compileboard.app.checks.rules_file import load_rules
 from compileboard.app.checks.tables import CannotCompare, list_flaky
+from compileboard.app.ci.comment import NAME
+from compileboard.app.ci.publish import GithubOutputs, publish
 from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.checks import (
+    STDOUT,
     check_targets,
     write_junit,
     write_markdown,
     write_outputs,
     write_table,
 )
+from compileboard.app.reports.markdown import prose
 from compileboard.app.reports.output import describe_write_error, fail
 from compileboard.app.schema import get_plain
 from compileboard.app.screens.fleet.checks import CheckRequest, CheckScreen, build_check, report_check
 from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.errors import StoreError
 from compileboard.command_line import Choice, Command, Option, Value
 
 EPILOG = """\
@@ -73,8 +79,24 @@ def _read_positive(text: str) -> float:
     return value
 
 
+def _read_comment_name(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise ValueError(f"{text[:80]!r} is no name; expected letters, digits and . _ -")
+    return text
+
+
+def _read_rules(ctx: click.Context, _param: click.Parameter, path: str | None) -> None:
+    if path is not None:
+        by_option = {flag: param for param in ctx.command.params for flag in param.opts}
+        try:
+            ctx.default_map = load_rules(path, by_option)
+        except ValueError as error:
+            ctx.fail(str(error))
+
+
 which = partial(click.option, cls=Option, group="Results to check")
 rule_option = partial(click.option, cls=Option, group="Values for rules")
+github = partial(click.option, cls=Option, group="GitHub Actions")
 output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
 
 
@@ -82,7 +104,17 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
 @db_option
 @click.option("--run", default="latest", metavar="ID", help="Run, latest, or a CSV. Default: latest.")
 @click.option("--baseline", metavar="WHAT", help="Baseline to compare with; see below.")
-@click.option("--rule", "rules", multiple=True, metavar="NAME", help=f"Rule to apply; repeatable. Default: {DEFAULT}.")
+@click.option(
+    "--rule", "rule_names", multiple=True, metavar="NAME", help=f"Rule to apply; repeatable. Default: {DEFAULT}."
+)
+@click.option(
+    "--rules",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_read_rules,
+    help="TOML file of rules and their values; the command line goes first.",
+)
 @click.option("--list-rules", is_flag=True, help="List the rules with their verdicts, and end.")
 @which("--suite", metavar="WORD", help="Only results of this suite.")
 @which("--mode", metavar="WORD", help="Only results of this mode.")
@@ -131,7 +163,18 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
 @output("--junit", metavar="FILE", help="Write JUnit XML: a testsuite a rule, a testcase a model.")
 @output("--json", metavar="FILE", help="Write JSON, as GET /api/v1/check gives it.")
 @output("--propose", metavar="FILE", help="Write pr-time's new expected results.")
-@output("--github-summary", is_flag=True, help="Append the Markdown to the file that $GITHUB_STEP_SUMMARY names.")
+@github("--github-summary", is_flag=True, help="Append the Markdown to the file that $GITHUB_STEP_SUMMARY names.")
+@github(
+    "--changed-since",
+    metavar="COMMIT",
+    help="Print annotations for GitHub: what is new on lines that were changed since this commit.",
+)
+@github(
+    "--github-comment",
+    type=Value(_read_comment_name),
+    metavar="NAME",
+    help="Comment on the workflow's pull request, or update the comment of this name.",
+)
 @output("--all", is_flag=True, help="Print the verdicts that pass as well.")
 def check(db: str, **given: Any) -> int:
     """Compare a run with a baseline under named rules, and fail where it got worse."""
@@ -141,8 +184,13 @@ def check(db: str, **given: Any) -> int:
         return 0
     try:
         check_targets(_list_targets(arguments))
-        screen = _build(db, arguments)
-        proposed = _propose(screen) if arguments.propose else ""
+        try:
+            screen = _build(db, arguments)
+            proposed = _propose(screen) if arguments.propose else ""
+        except (FilterError, StoreError) as error:
+            # An older comment would go on saying what an older commit came to.
+            _publish(None, f"### ⚠️ NOT COMPARED\n\n{prose(str(error), 1000)}\n", arguments)
+            raise
         _write(screen.report, arguments, proposed)
     except FilterError as error:
         flags = getattr(error, "flags", "")
@@ -153,7 +201,7 @@ def check(db: str, **given: Any) -> int:
 
 
 def _read_options(arguments: SimpleNamespace) -> RuleOptions:
-    if arguments.threshold is not None and "performance" not in arguments.rules:
+    if arguments.threshold is not None and "performance" not in arguments.rule_names:
         raise CannotCompare("--threshold is what --rule performance compares with; add that rule, or leave it out")
     known = frozenset() if arguments.no_known_flaky else list_flaky()
     return RuleOptions(
@@ -167,7 +215,7 @@ def _build(path: str, arguments: SimpleNamespace) -> CheckScreen:
     request = CheckRequest(
         run=arguments.run,
         baseline=arguments.baseline,
-        rules=arguments.rules,
+        rules=arguments.rule_names,
         choices={name: value for name in names if (value := getattr(arguments, name)) is not None},
         models=arguments.models,
         options=_read_options(arguments),
@@ -185,14 +233,13 @@ def _list_targets(arguments: SimpleNamespace) -> dict[str, str | None]:
     if arguments.github_summary and not summary:
         raise CannotCompare("--github-summary: $GITHUB_STEP_SUMMARY names no file; it is set in GitHub Actions alone")
     named = {f"--{name}": getattr(arguments, name) for name in ("markdown", "junit", "json", "propose")}
-    return named | {"--github-summary": summary}
+    is_told = arguments.changed_since or arguments.github_comment
+    commands = {"--changed-since and --github-comment": STDOUT} if is_told and STDOUT in named.values() else {}
+    return named | {"--github-summary": summary} | commands
 
 
 def _write(report: Report, arguments: SimpleNamespace, proposed: str) -> None:
     markdown = "\n".join(write_markdown(report)) + "\n"
-    if arguments.github_summary:
-        with open(os.environ["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as file:
-            file.write(markdown)
     documents = (
         (arguments.markdown, markdown.encode()),
         (arguments.junit, write_junit(report)),
@@ -200,6 +247,12 @@ def _write(report: Report, arguments: SimpleNamespace, proposed: str) -> None:
         (arguments.propose, proposed.encode()),
     )
     write_outputs(documents, write_table(report, every=arguments.all))
+    _publish(report, markdown, arguments)
+
+
+def _publish(report: Report | None, markdown: str, arguments: SimpleNamespace) -> None:
+    outputs = GithubOutputs(arguments.github_summary, arguments.changed_since, arguments.github_comment)
+    publish(report, markdown, outputs, os.environ, os.getcwd())
 
 
 def _propose(screen: CheckScreen) -> str:

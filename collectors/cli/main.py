@@ -26,6 +26,7 @@ COMMANDS = {
         "bench:bench",
         "Measure models eager and compiled: speedup, accuracy, compile time, memory, breaks, recompiles.",
     ),
+    "ci": Entry("ci:ci", "Measure a pull request's checkout and its base, in GitHub Actions."),
     "retry": Entry("retry:retry", "Record runs that were set aside because they could not be recorded."),
     "list": Entry("listing:list_runs", "List the newest runs of a database."),
     "show": Entry("listing:show", "Print one run's summary."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from compileboard.exit_codes import REFUSED
 
 if TYPE_CHECKING:
     from compileboard.collectors.pipeline.live import Launch
+    from compileboard.collectors.runs.program import ProgramExit
 
 
 @click.command(
@@ -49,16 +50,31 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Start Python programs with room on CPython's frame stack, whose chunks can slow compiled models.",
 )
+@click.option(
+    "--diff-branch",
+    metavar="REF",
+    help="Observe the command in this branch or commit too, first, in a throw-away worktree; the checkout is not "
+    "touched.",
+)
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.argument(
     "command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT ...]", help="Command to run."
 )
-def run(command: tuple[str, ...], db: str, level: str, no_source: bool, quiet: bool, **options: Any) -> int:
+def run(
+    command: tuple[str, ...],
+    db: str,
+    level: str,
+    no_source: bool,
+    quiet: bool,
+    diff_branch: str | None,
+    tags: tuple[tuple[str, str], ...],
+    **options: Any,
+) -> int:
     """Observe a command and everything it starts: subprocesses, torchrun ranks, forked workers.
 
     The program's output, exit code and exceptions stay as they are.
     """
-    from compileboard.collectors.runs.program import CannotRun, ProgramExit, check_program, end_like, run_program
+    from compileboard.collectors.runs.program import CannotRun, check_program, end_like
 
     if not command:
         print_message(f"no command to run; write it after `--`: {collector_command('run', then='-- python train.py')}")
@@ -66,16 +82,38 @@ def run(command: tuple[str, ...], db: str, level: str, no_source: bool, quiet: b
     if no_source and level == "full":
         print_message("--level full keeps torch's trace, which is full of source code; it cannot go with --no-source")
         return REFUSED
+    options |= {"level": level, "keep_source": not no_source}
     try:
         check_program(list(command), os.environ)
+        with unhindered("what earlier commands left cannot be recorded"):
+            pick_up()
+        if diff_branch is not None:
+            # Here: `bench` and what it loads are for this option alone.
+            from compileboard.collectors.bench.execution.diff_branch import REF_TAG, TAG, enter_base
+
+            db = os.path.abspath(db)
+            with enter_base(diff_branch, list(command)) as (moved, environment):
+                base_tags = (*tags, (TAG, "base"), (REF_TAG, diff_branch))
+                outcome = observe(moved, environment, db, quiet, tags=base_tags, **options)
+            if outcome.is_interrupted:
+                return end_like(outcome)
+            tags = (*tags, (TAG, "new"))
+        return end_like(observe(list(command), os.environ, db, quiet, tags=tags, **options))
     except CannotRun as error:
         print_message(str(error))
         return error.exit_code
-    with unhindered("what earlier commands left cannot be recorded"):
-        pick_up()
+
+
+def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: bool, **options: Any) -> ProgramExit:
+    """Run a command to its end and record it; return how it ended.
+
+    Raises: CannotRun if it cannot be started.
+    """
+    from compileboard.collectors.runs.program import CannotRun, ProgramExit, run_program
+
     launch = None
     with unhindered("this run is not recorded"):
-        launch = open_launch(list(command), db, quiet, level=level, keep_source=not no_source, **options)
+        launch = open_launch(command, environment, db, quiet, **options)
     with ExitStack() as screen:
         progress = None
         if launch is not None and not quiet:
@@ -87,31 +125,32 @@ def run(command: tuple[str, ...], db: str, level: str, no_source: bool, quiet: b
         show = progress.show if progress else None
         try:
             outcome = run_program(
-                list(command),
-                launch.environment if launch else os.environ,
+                command,
+                launch.environment if launch else environment,
                 (lambda: launch.step(show)) if launch else (lambda: None),
             )
         except CannotRun as error:
             if launch:
                 launch.end(ProgramExit(error.exit_code))
-            print_message(str(error))
-            return error.exit_code
+            raise
         if launch:
             launch.end(outcome)
     if launch and launch.recording.trouble is None and not quiet:
         with unhindered("what was recorded cannot be said"):
             print_message(closing_line(db, launch.manifest.run_id))
-    return end_like(outcome)
+    return outcome
 
 
-def open_launch(command: list[str], database: str, quiet: bool, **options: Any) -> Launch:
+def open_launch(
+    command: list[str], environment: Mapping[str, str], database: str, quiet: bool, **options: Any
+) -> Launch:
     """Begin the run of a command, and say where it is recorded."""
     from compileboard.collectors.contract.run_config import RunConfig
     from compileboard.collectors.pipeline.live import Launch
     from compileboard.collectors.runs.command_line import unreachable
 
     options |= {"name": options["name"] or "", "tags": dict(options["tags"])}
-    launch = Launch(command, RunConfig(database=database, **options), os.environ, print_message)
+    launch = Launch(command, RunConfig(database=database, **options), environment, print_message)
     if not quiet:
         served = dashboard_command("serve", database=database)
         if launch.recording.recorder is not None:

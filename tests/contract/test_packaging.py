@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import tomllib
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
@@ -25,6 +26,19 @@ def test_images_are_built_from_all_that_is_installed():
     for stage in stages:
         copied = {name for line in re.findall(r"^COPY (.+) \S+$", stage, re.MULTILINE) for name in line.split()}
         assert needed <= copied
+
+
+def test_workflows_of_the_documents_give_the_action_inputs_that_it_has():
+    inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
+    page = (ROOT / "docs" / "github-action.md").read_text()
+    blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
+    jobs = [job for block in blocks if isinstance(block, dict) for job in block.get("jobs", {}).values()]
+    steps = [step for job in jobs for step in job["steps"]]
+    steps += [step for block in blocks if isinstance(block, list) for step in block]
+    given = [set(step["with"]) for step in steps if step.get("uses", "").startswith("OWNER/compileboard")]
+    assert len(given) == 2 and all(names <= set(inputs) for names in given)
+    assert {name for name in inputs if f"`{name}`" not in page} == set()
+    assert all("${{" not in step["run"] for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"])
 
 
 def test_no_tracked_file_names_a_machine_or_is_build_output():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleDistinct, RuleOptions, RuleVerdict, Side
 
@@ -20,7 +21,10 @@ def compare(
     models = names & sides[1].names()
     known, present = _Known(expected, models), _Known(actual, models)
     verdicts = [
-        rule.make(rule_distinct.model or "the run", new_word, describe(rule_distinct))
+        replace(
+            rule.make(rule_distinct.model or "the run", new_word, describe(rule_distinct)),
+            new=rule_distinct,
+        )
         for rule_distinct in actual
         if rule_distinct not in known
     ]

@@ -122,6 +122,7 @@ class RuleVerdict:
     word: str
     outcome: str
     detail: str = ""
+    new: RuleDistinct | None = None  # the graph break or cause that the baseline has not
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,26 @@ def relocate_environment(environment: Mapping[str, str], root: Path, tree: Path,
     return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(entries))}
 
 
+@contextlib.contextmanager
+def enter_base(ref: str, command: list[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Change into a commit's worktree; yield a command and an environment that lead there where they led into ours.
+
+    Raises: ValueError in words if there is no such commit.
+    """
+    before = os.getcwd()
+    commit = find_commit(ref, before)
+    with worktree(commit) as tree:
+        folder = relocate_path(before, commit.root, tree)
+        moved = [relocate_path(word, commit.root, tree) for word in command]
+        # An interpreter of a virtual environment inside the checkout is in no commit.
+        words = [new if os.path.exists(new) else old for old, new in zip(command, moved)]
+        os.chdir(folder if os.path.isdir(folder) else tree)
+        try:
+            yield words, relocate_environment(os.environ, commit.root, tree, Path(PACKAGE_ROOT))
+        finally:
+            os.chdir(before)
+
+
 TAG, REF_TAG = "diff_branch", "diff_branch_ref"
 MakeJob = Callable[[BenchRequest, Checkout, dict[str, str]], Job]
 

@@ -378,3 +378,16 @@ def test_an_imported_file_is_judged_as_the_file_is(tmp_path: Path, actual: str, 
             (verdict["name"], verdict["verdict"]) for verdict in rule_report["verdicts"]
         )
     assert verdicts[True, True] and len({str(verdict) for verdict in verdicts.values()}) == 1
+
+
+def test_a_rules_file_holds_options_and_the_command_line_goes_first(
+    database: Path, store: sqlite3.Connection, tmp_path: Path
+) -> None:
+    _record(store, "A")
+    _record(store, "B", 1, breaks=("x", "y"), values={"speedup": 0.8, "speedup_low": 0.79, "speedup_high": 0.81})
+    rules = tmp_path / "rules.toml"
+    rules.write_text('rule = ["speedup", "new-breaks"]\nmodel = "mlp"\ntolerance = 0.5\nallow-improvement = true\n')
+    asked = ["--run", "B", "--baseline", "A", "--rules", str(rules)]
+    assert _check(database, *asked) == 1  # new-breaks
+    assert _check(database, *asked, "--rule", "speedup") == 0  # by the file's tolerance
+    assert _check(database, *asked, "--rule", "speedup", "--tolerance", "0.1") == 1

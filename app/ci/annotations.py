@@ -1,0 +1,79 @@
+"""Annotations of GitHub Actions: what a pull request adds, on the lines that it changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from compileboard.app.checks.decision import Report
+from compileboard.app.checks.rules.distinct import NEW_BREAKS_RULE, describe
+from compileboard.app.checks.rules.model import RuleDistinct
+from compileboard.app.ci.changed_lines import ChangedLines
+from compileboard.app.format import format_plural
+
+MOST = 10  # warnings of one step that GitHub shows
+_LONGEST = 1000
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One line of a changed file with what is new there."""
+
+    file: str
+    line: int
+    title: str
+    message: str
+    count: int  # how often it came, to put the worst first
+
+
+def list_annotations(report: Report, changed: ChangedLines, workspace: str) -> list[Annotation]:
+    """List what is new on changed lines, the worst first: graph breaks, then recompile causes, each by how often.
+
+    Files are named from the workspace, as GitHub has them.
+    """
+    by_line: dict[tuple[bool, str, int], list[RuleDistinct]] = {}
+    for checked in report.rules:
+        is_break = checked.rule.name == NEW_BREAKS_RULE.name
+        for verdict in checked.verdicts:
+            new = verdict.new
+            if new is not None and new.file and new.line and (new.file, new.line) in changed:
+                by_line.setdefault((not is_break, new.file, new.line), []).append(new)
+    annotations = []
+    for (is_cause, file, line), items in by_line.items():
+        # Models that share the line have the same break.
+        distinct = len({item.fingerprint for item in items})
+        counted = format_plural(distinct, "recompile cause" if is_cause else "graph break")
+        messages = "\n".join(f"{item.model}: {describe(item)}" if item.model else describe(item) for item in items)
+        total = sum(item.count for item in items)
+        text = f"this PR adds {counted} at {file}:{line}\n{messages}"[:_LONGEST]
+        path = os.path.relpath(changed.root / file, Path(workspace).resolve())
+        if not path.startswith(os.pardir):
+            annotations.append((is_cause, Annotation(path, line, f"{counted} more", text, total)))
+    annotations.sort(key=lambda pair: (pair[0], -pair[1].count, pair[1].file, pair[1].line))
+    return [annotation for _is_cause, annotation in annotations]
+
+
+def format_annotations(annotations: Iterable[Annotation]) -> Iterator[str]:
+    """Yield a workflow command for each that GitHub shows, and one that counts the others."""
+    rows = list(annotations)
+    for row in rows[:MOST]:
+        yield format_command("warning", row.message, file=row.file, line=row.line, title=row.title)
+    if len(rows) > MOST:
+        yield format_command("notice", f"{len(rows) - MOST} more are in the job summary", title="CompileBoard")
+
+
+def format_command(kind: str, message: str, **properties: object) -> str:
+    """Write a workflow command; no text of another can end it, or begin another."""
+    told = ",".join(f"{name}={_escape_property(str(value))}" for name, value in properties.items())
+    return f"::{kind}{' ' if told else ''}{told}::{_escape(message)}"
+
+
+def _escape(text: str) -> str:
+    clean = "".join(letter if letter.isprintable() or letter in "\r\n" else " " for letter in text)
+    return clean.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,73 @@
+"""Lines that a checkout changed since a commit, by git."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+_FILE = "+++ b/"
+_OPTIONS = ("--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--dst-prefix=b/")
+TIMEOUT_S = 120
+
+
+@dataclass(frozen=True)
+class ChangedLines:
+    """Ranges of changed lines by file, as the repository's `root` has it."""
+
+    root: Path
+    ranges: dict[str, list[range]] = field(default_factory=dict)
+
+    def __contains__(self, location: tuple[str | None, int | None]) -> bool:
+        file, line = location
+        return line is not None and any(line in lines for lines in self.ranges.get(file or "", ()))
+
+
+def list_changed_lines(folder: str, base: str) -> ChangedLines:
+    """List the lines of HEAD that are not in `base`, or in what both have in common where the clone has that.
+
+    Raises: ValueError in git's words if the clone lacks the commit.
+    """
+    root = _ask(folder, "rev-parse", "--show-toplevel").stdout.strip()
+    for sides in (f"{base}...HEAD", f"{base}..HEAD"):
+        answer = _ask(folder, "diff", *_OPTIONS, "--end-of-options", sides, "--")
+        if answer.returncode == 0:
+            return ChangedLines(Path(root).resolve(), parse_diff(answer.stdout))
+    raise ValueError(f"cannot tell what changed since {base[:80]}: git: {answer.stderr.strip()[:300]}")
+
+
+def parse_diff(text: str) -> dict[str, list[range]]:
+    """Read the new side's ranges of a diff without context; files whose names git quotes are left out."""
+    ranges: dict[str, list[range]] = {}
+    file, left_count = None, 0
+    for line in text.splitlines():
+        if left_count > 0 and line[:1] in "+-\\":  # a line of code may look like a heading
+            left_count -= line[:1] != "\\"
+            continue
+        left_count = 0
+        if line.startswith("+++ "):
+            file = line.removeprefix(_FILE).rstrip("\t") if line.startswith(_FILE) else None
+        elif (hunk := _HUNK.match(line)) and file:
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            old = line.split(" ", 2)[1].partition(",")[2]
+            left_count = count + (int(old) if old else 1)
+            if count:
+                ranges.setdefault(file, []).append(range(first, first + count))
+    return ranges
+
+
+def _ask(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["git", "-c", "core.quotePath=false", *words],
+        cwd=folder,
+        env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )

@@ -1,0 +1,76 @@
+"""`ci`: measure a workflow's checkout and the commit it is compared with."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import closing
+
+import click
+
+from compileboard.collectors.cli.common import db_option, print_message
+from compileboard.collectors.runs.pull_request import find_base, resolve_commit
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.errors import StoreMissing
+from compileboard.command_line import Command
+from compileboard.exit_codes import REFUSED
+
+RUNS_SQL = """
+select r.id, t.value
+from runs as r
+left join run_tags as t on t.run_id = r.id and t.key = 'diff_branch'
+order by r.started_us desc, r.id desc
+limit 100
+"""
+
+
+@click.command(
+    cls=Command,
+    epilog="Examples:\n"
+    "  %(prog)s --bench '--suite builtin --performance --accuracy'\n"
+    "  %(prog)s --command 'python -m pytest -q tests/compile'\n",
+)
+@db_option
+@click.option("--bench", metavar="OPTIONS", help="Measure models: options of `bench`.")
+@click.option("--command", metavar="COMMAND", help="Record a command, without a shell.")
+@click.option("--base", metavar="REF", help="Commit to compare with. Default: that of the workflow's event.")
+@click.option("--baseline", metavar="WHAT", help="Stored run to compare with: measure the checkout alone.")
+def ci(db: str, bench: str | None, command: str | None, base: str | None, baseline: str | None) -> int:
+    """Measure a pull request's checkout and its base on one machine, in GitHub Actions.
+
+    Writes `run`, `base-run` and `base`, the commit's hash, to $GITHUB_OUTPUT. An empty option counts as not given.
+    Ends as the measurement of the checkout ends.
+    """
+    if bool(bench) == bool(command):
+        print_message("say what to measure: --bench 'OPTIONS' or --command 'COMMAND', one of both")
+        return REFUSED
+    try:
+        commit = resolve_commit(base, os.getcwd()) if base else find_base(os.environ, os.getcwd())
+    except ValueError:
+        if not baseline:  # without it nothing is annotated; what is compared is stored
+            raise
+        commit = ""
+    words = ["bench", "--db", db, *shlex.split(bench)] if bench else ["run", "--db", db]
+    words += [] if baseline else ["--diff-branch", commit]
+    words += ["--", *shlex.split(command)] if command else []
+    from compileboard.collectors.cli.main import main
+
+    before = _list_runs(db)
+    code = main(words)
+    # The newest first, and those alone that this call has made.
+    new = [row for row in _list_runs(db) if row not in before]
+    runs = {side or "new": run_id for run_id, side in reversed(new)}
+    outputs = {"base": commit, "run": runs.get("new", ""), "base-run": runs.get("base", "")}
+    if path := os.environ.get("GITHUB_OUTPUT"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.writelines(f"{name}={value}\n" for name, value in outputs.items())
+    return code
+
+
+def _list_runs(db: str) -> list[tuple[str, str | None]]:
+    """List the newest runs with the side of --diff-branch that they measured; none where there is no database."""
+    try:
+        with closing(open_reader(db)) as reader:
+            return [tuple(row) for row in reader.execute(RUNS_SQL)]
+    except StoreMissing:
+        return []

@@ -1,0 +1,136 @@
+"""action.yml as the runner would run it: a real repository, its steps by bash, a server in place of GitHub's API."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools.github import CommentApi, Job, serve_comments
+from tests.tools.repository import git
+
+pytestmark = pytest.mark.torch
+PROGRAM = """\
+import torch
+
+
+def rank(x):
+    y = x * 2
+{change}    return y + 1
+
+
+torch.compile(rank, backend="eager")(torch.ones(3))
+"""
+BREAK = "    torch._dynamo.graph_break()\n"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[CommentApi]:
+    with serve_comments() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, api: CommentApi) -> Job:
+    """Run a job of a pull request that adds a break."""
+    job = check_out(tmp_path_factory.mktemp("job"), api)
+    job.use(command="python nets/ranker.py", install="false")
+    return job
+
+
+@pytest.fixture
+def job(measured: Job, api: CommentApi) -> Job:
+    """Return that job with an API that has no comment yet."""
+    api.comments, api.requests, api.refusal = [], [], None
+    return copy.copy(measured)
+
+
+def check_out(folder: Path, api: CommentApi) -> Job:
+    """Make a repository with a pull request, and the shallow clone of its merge that actions/checkout makes."""
+    origin = folder / "origin"
+    origin.mkdir(parents=True)
+    git(origin, "init", "-q", "-b", "main")
+    (origin / "nets").mkdir()
+    (origin / "nets" / "ranker.py").write_text(PROGRAM.format(change=""))
+    git(origin, "add", ".")
+    git(origin, "commit", "-q", "-m", "one")
+    base = git(origin, "rev-parse", "HEAD")
+    git(origin, "checkout", "-q", "-b", "change")
+    (origin / "nets" / "ranker.py").write_text(PROGRAM.format(change=BREAK))
+    git(origin, "commit", "-q", "-a", "-m", "change")
+    head = git(origin, "rev-parse", "HEAD")
+    git(origin, "checkout", "-q", "main")
+    (origin / "README").write_text("main went on\n")
+    git(origin, "add", ".")
+    git(origin, "commit", "-q", "-m", "two")
+    git(origin, "merge", "-q", "--no-ff", "-m", "merge", "change")
+    workspace = folder / "nets"
+    git(folder, "clone", "-q", "--depth=1", f"file://{origin}", str(workspace))
+    event = {"pull_request": {"number": 12, "base": {"sha": base}, "head": {"sha": head}}}
+    environment = {
+        "GITHUB_API_URL": api.url,
+        "GITHUB_TOKEN_OF_JOB": "t0ken",
+        "COMPILEBOARD_HOME": str(folder / "home"),
+    }
+    return Job(workspace, event, environment)
+
+
+def test_a_break_that_the_pull_request_adds_is_annotated_commented_and_fails(measured: Job, api: CommentApi) -> None:
+    assert [step.outcome for step in measured.steps.values()] == ["skipped", "success", "failure"], measured.steps
+    # What main got meanwhile is on both sides: the base is the merge's first parent, not the event's.
+    origin = measured.workspace.parent / "origin"
+    assert measured.steps["measure"].outputs["base"] == git(origin, "rev-parse", "main^1")
+    [warning] = [line for line in measured.steps["check"].out.splitlines() if line.startswith("::")]
+    assert warning.startswith("::warning file=nets/ranker.py,line=6,title=1 graph break more::")
+    assert "this PR adds 1 graph break at nets/ranker.py:6%0A" in warning
+    assert "### ❌ FAIL: 1 verdict of run" in measured.summary and "NEW" in measured.summary
+    [comment] = api.comments
+    assert comment["body"].startswith("<!-- compileboard: check -->\n### ❌ FAIL: 1 verdict")
+    assert "(https://github.example.org/ann/nets/actions/runs/77)" in comment["body"]
+    assert {token for _method, _path, token in api.requests} == {"Bearer t0ken"}
+    assert git(measured.workspace, "status", "--porcelain", "-uno") == ""
+    assert len(git(measured.workspace, "worktree", "list").splitlines()) == 1
+
+
+def test_the_comment_is_updated_in_place_past_the_first_page(job: Job, api: CommentApi) -> None:
+    marker = "<!-- compileboard: check -->"
+    api.comments += [{"id": n, "body": "hello", "user": {"type": "User"}} for n in range(1, 130)]
+    api.comments.append({"id": 130, "body": f"{marker} mine", "user": {"type": "User"}, "author_association": "NONE"})
+    for _push in range(2):
+        job.use(only="check")
+    assert [method for method, _path, _token in api.requests] == ["GET", "GET", "POST", "GET", "GET", "PATCH"]
+    assert len(api.comments) == 131 and api.comments[129]["body"] == f"{marker} mine"
+    assert "❌ FAIL" in api.comments[130]["body"]
+
+
+def test_a_read_only_token_leaves_the_summary_which_says_so(job: Job, api: CommentApi) -> None:
+    api.refusal = 403
+    (job.workspace / "rules.toml").write_text('rule = ["new-recompiles"]\n')
+    job.use(only="check", rules="rules.toml")
+    assert job.steps["check"].outcome == "success", job.steps["check"]  # by the rules: a break is none of theirs
+    assert "::notice title=CompileBoard::no comment on the pull request: GitHub answered 403" in job.steps["check"].out
+    assert "No comment on the pull request: GitHub answered 403" in job.summary and api.comments == []
+
+
+def test_a_stored_run_is_compared_with_where_a_baseline_is_named(job: Job) -> None:
+    stored = job.steps["measure"].outputs["base-run"]
+    job.use(command="python nets/ranker.py", install="false", baseline=stored, comment="")
+    assert job.steps["measure"].outputs["base-run"] == "" and f"against run {stored}" in job.summary
+    assert "::warning file=nets/ranker.py,line=6" in job.steps["check"].out
+
+
+def test_a_command_that_fails_fails_the_job_and_replaces_what_the_comment_said(job: Job, api: CommentApi) -> None:
+    job.use(only="check")
+    job.use(command="python -c 'raise SystemExit(3)'", install="false")
+    assert [step.outcome for step in job.steps.values()] == ["skipped", "failure", "failure"]
+    assert len(api.comments) == 1 and "NOT COMPARED" in api.comments[0]["body"] and "NOT COMPARED" in job.summary
+
+
+def test_text_of_an_input_is_never_a_script(job: Job, tmp_path: Path) -> None:
+    trap = f'"; touch {tmp_path}/trapped; $(touch {tmp_path}/trapped) "'
+    for name in ("command", "bench", "base", "baseline", "rules", "database", "comment"):
+        job.use(**{"command": "" if name == "bench" else "true", "install": "false", name: trap})
+        assert job.failed, name
+    assert not (tmp_path / "trapped").exists()
