@@ -65,8 +65,8 @@ def format_ratio(ratio: float | None) -> str:
 
 
 def format_percent(share: float | None) -> str:
-    """Write a share of one in percent: 12.5 %."""
-    return NOT_RECORDED if share is None else f"{100 * share:.1f} %"
+    """Write a share of one in percent: 12.5%."""
+    return NOT_RECORDED if share is None else f"{100 * share:.1f}%"
 
 
 def format_time(microseconds: int | None) -> str:

@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Interval:
-    """A median with its 95 % bootstrap interval."""
+    """A median with its 95% bootstrap interval."""
 
     median: float
     low: float
@@ -50,7 +50,7 @@ class Interval:
 
 
 def bootstrap(values: Sequence[float], *, seed: int = 0) -> Interval:
-    """Return the median of the values and its 95 % interval from resampling them."""
+    """Return the median of the values and its 95% interval from resampling them."""
     rng = random.Random(seed)
     medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
     return Interval(statistics.median(values), medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES) - 1])

@@ -2,7 +2,7 @@
 
 CPython 3.11 and later keep the frames of Python functions in chunks of 16 KiB, a list of chunks for each thread. A
 frame that does not fit gets a new chunk, which is unmapped when that frame returns. Where a chunk ends between a
-function and what it calls, each of those calls maps, faults and unmaps: up to 60 % of the time of a compiled model on
+function and what it calls, each of those calls maps, faults and unmaps: up to 60% of the time of a compiled model on
 CUDA. A frame of 1 MiB gets a chunk of 2 MiB, and all that is called from it has its place there (docs/stack-cliff.md).
 """
 

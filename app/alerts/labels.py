@@ -31,7 +31,7 @@ def describe_filters(rule: AlertRule) -> str:
     parts = [" or ".join(rule.direction)]
     parts += [f"of {' or '.join(rule.subject)}"] if rule.subject else []
     parts += [f"{name} {' or '.join(value)}" for name in PATTERNS if (value := getattr(rule, name))]
-    parts += [f"at least {rule.least_percent:g} %"] if rule.least_percent else []
+    parts += [f"at least {rule.least_percent:g}%"] if rule.least_percent else []
     return ", ".join(parts)
 
 

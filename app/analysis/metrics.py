@@ -182,7 +182,7 @@ def get_value(metric: Metric, row: ResultRow) -> float | int | None:
 
 
 def format_value(metric: Metric, value: float | None) -> str:
-    """Write a value with its unit: 1.234×, 12.34 ms, 98.2 %; a signed one, as a change is, keeps its sign."""
+    """Write a value with its unit: 1.234×, 12.34 ms, 98.2%; a signed one, as a change is, keeps its sign."""
     if value is None:
         return NOT_RECORDED
     number = value * metric.factor
@@ -192,7 +192,7 @@ def format_value(metric: Metric, value: float | None) -> str:
         text = format_count(number)
     else:
         text = f"{number:,.{metric.decimals}f}".replace(",", "\u202f").replace("-", "−")
-    return text + ("×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else "")
+    return text + (metric.unit if metric.unit in ("×", "%", "") else f" {metric.unit}")
 
 
 def format_short(metric: Metric, value: float) -> str:

@@ -74,7 +74,7 @@ def build_lane_headers(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
 
 
 def find_work(stretches: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the window with 95 % of the time of some stretches, each of them whole or not in it.
+    """Return the window with 95% of the time of some stretches, each of them whole or not in it.
 
     Units: microseconds since 1970, like the stretches.
     """

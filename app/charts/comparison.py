@@ -49,11 +49,11 @@ def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[
         xaxis |= {"tickmode": "array", "tickvals": list(range(1, len(moves) + 1)), "ticktext": names, "tickangle": -35}
     else:
         xaxis |= {"title": {"text": f"{len(moves)} models, the largest change first"}, "showticklabels": False}
-    yaxis = {"ticksuffix": " %", "zeroline": True, "nticks": 7, "title": {"text": "new relative to base"}}
+    yaxis = {"ticksuffix": "%", "zeroline": True, "nticks": 7, "title": {"text": "new relative to base"}}
     note = ", ".join(
         word for word in ("new relative to base", _WAYS.get(metric.direction), _format_bars(moves)) if word
     )  # fmt: skip
-    columns = [("Model", False), ("Base", True), ("New", True), ("Change", True), ("New ÷ base, 95 % interval", True)]
+    columns = [("Model", False), ("Base", True), ("New", True), ("Change", True), ("New ÷ base, 95% interval", True)]
     columns += [("Verdict", False), ("By", False)]
     rows = [_row(metric, pair, delta) for pair, delta in moves]
     title = f"{metric.label}: change of each model"
@@ -62,7 +62,7 @@ def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[
 
 def _format_bars(moves: Moves) -> str | None:
     return (
-        "a bar is the widest ratio of the two 95 % intervals"
+        "a bar is the widest ratio of the two 95% intervals"
         if any(verdict.ratio_interval for _p, verdict in moves)
         else None
     )
@@ -90,7 +90,7 @@ def _trace(word: str, moves: Moves, positions: dict[int, int], address: Callable
         "customdata": [address(pair) for pair, _delta in moves],
         "meta": {"color": _COLORS[word]},
         "marker": {"size": 8},
-        "hovertemplate": "%{text}: %{y} %<extra></extra>",
+        "hovertemplate": "%{text}: %{y}%<extra></extra>",
     }
     bars = [_bar(delta) for _pair, delta in moves]
     if any(above or below for above, below in bars):

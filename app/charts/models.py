@@ -47,7 +47,7 @@ DRAWINGS = (
     _build_chart(
         "speedup",
         "Speedup",
-        "median eager ÷ median compiled; a bar is the 95 % interval",
+        "median eager ÷ median compiled; a bar is the 95% interval",
         ("speedup", "speedup", "series-1"),
     ),
     _build_chart(
@@ -113,7 +113,7 @@ def _chart_metric(drawing: HistoryChart, rows: Sequence[ResultRow], addresses: S
         traces.append(_eager_line(rows))
     unit = f", {drawing.unit}" if drawing.unit else ""
     columns = [("Measured", False), *((f"{line.label}{unit}", True) for line in lines)]
-    columns += [("95 % interval", True)] if drawing.key == "speedup" else []
+    columns += [("95% interval", True)] if drawing.key == "speedup" else []
     table = [
         [format_time(row.time_us)[:16], *(_cell(line.get(row), row) for line in lines), *_interval(drawing, row)]
         for row in reversed(rows)

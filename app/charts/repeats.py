@@ -62,5 +62,5 @@ def _count_bins(spread: Sequence[Any], reach: float) -> int:
 
 def _sum_up(name: str, values: Any) -> list[str]:
     low, first, middle, third, high = (float(quantile) for quantile in np.percentile(values, (0, 25, 50, 75, 100)))
-    spread = f"{100 * (third - first) / middle:.1f} %" if middle else "–"
+    spread = f"{100 * (third - first) / middle:.1f}%" if middle else "–"
     return [name, str(len(values)), *(format_number(value) for value in (low, middle, high)), spread]

@@ -56,7 +56,7 @@ SeriesKey = tuple[Any, ...]
 FEWEST_POINTS = 5
 _NUMBERS = tuple(metric.name for metric in METRICS)
 _MEASURED = np.array([metric.kind == "value" for metric in METRICS])  # it says nothing of a wrong answer
-_INTERVAL_TO_ERROR = 2 * 1.96  # a 95 % interval of a normal distribution has this many standard errors
+_INTERVAL_TO_ERROR = 2 * 1.96  # a 95% interval of a normal distribution has this many standard errors
 _USUAL_SHARE = 0.8  # of the models a suite usually has; a run of fewer was no run of the suite
 _FEW_MODELS = 3
 _CUT = frozenset({"killed", "interrupted", "failed"})

@@ -159,7 +159,7 @@ def compare_with_upstream(
             ratio = f"{statistics.median(row['speedup'] for row in matching) / statistics.median(reference):.3f}"
         upstreams = " ".join(f"{value:.3f}" for value in reference) or ("failed" if is_measured else "")
         label = f"{name}, {words}: {counts}"
-        rows.append(Row(label, ours, upstreams, ratio, "within 10 %" if with_room or not is_measured else ""))
+        rows.append(Row(label, ours, upstreams, ratio, "within 10%" if with_room or not is_measured else ""))
     return rows
 
 

@@ -199,7 +199,7 @@ def measure_metadata(bench: Bench, log: Log) -> list[Row]:
     cpu_s = _median(runs, "cpu_s")
     return [
         Row(f"{log.name}, metadata only", log.speed(runs), reach="≥ 100 MB/s"),
-        Row("  95 % interval", f"[{speed.low:.1f}, {speed.high:.1f}] of {len(runs)}"),
+        Row("  95% interval", f"[{speed.low:.1f}, {speed.high:.1f}] of {len(runs)}"),
         Row("  CPU", f"{cpu_s:.2f} s, {log.facts.size_bytes / 1e6 / cpu_s:.1f} MB/s"),
         Row("  peak RSS", f"{_median(runs, 'rss_bytes') / 1e6:.0f} MB", reach="≤ 128 MB, flat"),
         Row("  database ÷ log", log.share(_median(runs, "output_bytes"))),

@@ -167,7 +167,7 @@ def main(argv: list[str] | None = None) -> int:
     print_table(
         "Compile time of a compile-heavy program, observed ÷ not",
         rows,
-        "Medians; the ratio is the median of the pairs' ratios with its 95 % interval. Reference: not observed.",
+        "Medians; the ratio is the median of the pairs' ratios with its 95% interval. Reference: not observed.",
     )
     return 0
 

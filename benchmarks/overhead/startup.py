@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     print_table(
         f"Start-up of an observed process, {arguments.pairs} pairs",
         rows,
-        "Medians, and the median difference with its 95 % interval.",
+        "Medians, and the median difference with its 95% interval.",
         headings=("what", "observed", "not observed", "difference", "reach"),
     )
     return 0

@@ -52,7 +52,7 @@ def stepped(noise: float, after: int, count: int = 40, size: float = 0.1) -> Kin
     """Return series that step up with so many points after."""
     level = np.ones(count)
     level[count - after :] += size
-    reaches = {(0.01, 4): "≥ 95 %", (0.03, 6): "≥ 80 %"}
+    reaches = {(0.01, 4): "≥ 95%", (0.03, 6): "≥ 80%"}
     what = f"{size:.0%} step, {noise:.0%} noise, {after} points after"
     return Kind(what, noisy(level, noise), count - after, reaches.get((noise, after), "≥ HUD"))
 
@@ -66,11 +66,11 @@ def remembering(share: float, count: int) -> Kind:
             noise[position] += share * noise[position - 1]
         return 1 + 0.03 * noise[50:] * np.sqrt(1 - share**2)
 
-    return Kind(f"flat, 3 % noise that repeats {share:.0%} of the last, {count} points", make)
+    return Kind(f"flat, 3% noise that repeats {share:.0%} of the last, {count} points", make)
 
 
 def spiked(position: int | None) -> Callable[[Rng], Floats]:
-    """Return a maker of flat series with one point 50 % off."""
+    """Return a maker of flat series with one point 50% off."""
 
     def make(rng: Rng) -> Floats:
         values = 1 + 0.01 * rng.standard_normal(40)
@@ -84,22 +84,22 @@ def flat_kinds() -> list[Kind]:
     """Return the series in which there is nothing to find."""
     ones = np.ones(40)
     kinds = [
-        Kind("flat, 3 % noise, 40 points", noisy(ones, 0.03), reach="≤ 1 %, ≤ asv"),
-        Kind("flat, 1 % noise, 40 points", noisy(ones, 0.01), reach="≤ asv"),
-        Kind("flat, 5 % noise, 40 points", noisy(ones, 0.05), reach="≤ asv"),
-        Kind("flat, 3 % noise, 400 points", noisy(np.ones(400), 0.03), reach="≤ asv"),
-        Kind("one-point spike of 50 %, anywhere", spiked(None), reach="0 %"),
-        Kind("one-point spike of 50 %, the newest point", spiked(39), reach="0 %"),
+        Kind("flat, 3% noise, 40 points", noisy(ones, 0.03), reach="≤ 1%, ≤ asv"),
+        Kind("flat, 1% noise, 40 points", noisy(ones, 0.01), reach="≤ asv"),
+        Kind("flat, 5% noise, 40 points", noisy(ones, 0.05), reach="≤ asv"),
+        Kind("flat, 3% noise, 400 points", noisy(np.ones(400), 0.03), reach="≤ asv"),
+        Kind("one-point spike of 50%, anywhere", spiked(None), reach="0%"),
+        Kind("one-point spike of 50%, the newest point", spiked(39), reach="0%"),
         *(remembering(share, count) for share in (0.3, 0.5, 0.8) for count in (40, 200)),
         Kind("flat, heavy tails (Student's t, 3), 40 points", lambda rng: 1 + 0.03 * rng.standard_t(3, 40)),
-        Kind("flat, 3 % noise, rounded to 0.1", lambda rng: np.round(1 + 0.03 * rng.standard_normal(40), 1)),
+        Kind("flat, 3% noise, rounded to 0.1", lambda rng: np.round(1 + 0.03 * rng.standard_normal(40), 1)),
         Kind("a count that flickers, 0 or 1, one run in five", lambda rng: 1.0 * (rng.random(40) < 0.2)),
         Kind("constant", lambda rng: np.full(40, float(rng.integers(0, 9)))),
         Kind("about 0, as often below as above", lambda rng: rng.standard_normal(40)),
-        Kind("flat, 3 % noise, a third of the points missing", missing(noisy(ones, 0.03))),
-        Kind("flat, 3 % noise, 2 000 points", noisy(np.ones(2_000), 0.03)),
+        Kind("flat, 3% noise, a third of the points missing", missing(noisy(ones, 0.03))),
+        Kind("flat, 3% noise, 2 000 points", noisy(np.ones(2_000), 0.03)),
     ]
-    return kinds + [Kind(f"flat, 3 % noise, {count} points", noisy(np.ones(count), 0.03)) for count in (1, 3, 5, 10)]
+    return kinds + [Kind(f"flat, 3% noise, {count} points", noisy(np.ones(count), 0.03)) for count in (1, 3, 5, 10)]
 
 
 def missing(make: Callable[[Rng], Floats]) -> Callable[[Rng], Floats]:
@@ -180,7 +180,7 @@ def measure_changes(asv: Callable[[Floats], list[int]], count: int, seed: int) -
         )
         slow = sum(series_changes.drift is not None for series_changes in changes)
         both = sum(series_changes.drift is not None and bool(series_changes.steps) for series_changes in changes)
-        what = f"ten −1 % steps, 3 points each, {noise:.1%} noise: found (as drift; drift and steps)"
+        what = f"ten −1% steps, 3 points each, {noise:.1%} noise: found (as drift; drift and steps)"
         rows.append(
             Row(what, f"{detected_count / count:.1%} ({slow / count:.1%}; {both / count:.1%})", "–", "–", "found")
         )
@@ -191,7 +191,7 @@ def measure_changes(asv: Callable[[Floats], list[int]], count: int, seed: int) -
     flat = sum(find_changes(noisy(np.ones(40), 0.03)(rng)).drift is not None for _ in range(count)) / count
     return [
         *rows,
-        Row("flat, 3 % noise, 40 points: called drift", f"{flat:.1%}", "–", "–", "≤ 1 %"),
+        Row("flat, 3% noise, 40 points: called drift", f"{flat:.1%}", "–", "–", "≤ 1%"),
         _measure_many(asv, seed + 1),
     ]
 
@@ -200,7 +200,7 @@ def _measure_many(asv: Callable[[Floats], list[int]], seed: int) -> Row:
     rng = np.random.default_rng(seed)
     series = [noisy(np.ones(40), 0.03)(rng) for _ in range(MANY)]
     shares = [_share(series, ours, None), _share(series, asv, None), sum(map(hud, series)) / MANY]
-    return Row(f"flat, 3 % noise, 40 points, {MANY} series", *(f"{share:.2%}" for share in shares), "≤ 1 %")
+    return Row(f"flat, 3% noise, 40 points, {MANY} series", *(f"{share:.2%}" for share in shares), "≤ 1%")
 
 
 def _measure_bump(length: int, asv: Callable[[Floats], list[int]], count: int, rng: Rng) -> Row:
@@ -215,7 +215,7 @@ def _measure_bump(length: int, asv: Callable[[Floats], list[int]], count: int, r
         for v in bumps
     )
     theirs = (sum(bool(find(bump)) for bump in bumps) / count for find in (asv, hud))
-    what = f"10 % step for {length} points, 1 % noise, recovered: listed, with its end"
+    what = f"10% step for {length} points, 1% noise, recovered: listed, with its end"
     return Row(what, f"{back / count:.1%}", *(f"{value:.1%}" for value in theirs), "listed")
 
 

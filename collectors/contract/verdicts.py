@@ -100,13 +100,13 @@ LABELS = {
     "changed": "changed",
     "eager": "eager mode moved",
     "wrong": "wrong answer",
-    "negligible": f"within {THRESHOLD:.0%}".replace("%", " %"),
+    "negligible": f"within {THRESHOLD:.0%}",
     "noise": "no clear difference",
     "single": "one sample each",
     "same": "unchanged",
 }
 METHODS = {
-    "intervals": "95 % intervals",
+    "intervals": "95% intervals",
     "repeats": "Mann–Whitney U",
     "samples": "samples apart",
     "threshold": "threshold",
@@ -117,7 +117,7 @@ RULE = (
     f" intervals lie apart, or Mann–Whitney's p is below {ALPHA:g}; of {FEWEST_SAMPLES} samples or more, where they lie"
     " further apart than either side is wide. What was measured once is neither better nor worse, nor is what moved"
     " because eager mode did, or what gives a wrong answer. A count is not noisy."
-).replace("%", " %")
+)
 
 
 def threshold_of(metric: JudgedMetric) -> float:
@@ -150,7 +150,7 @@ class MeasuredSide(Protocol):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of the speedup."""
+        """Return the 95% interval of the speedup."""
 
     @property
     def repeats(self) -> Mapping[str, Sequence[float]]:
@@ -200,22 +200,22 @@ class Verdict(Generic[M_co]):
     @property
     def label(self) -> str:
         """Return the word for people; a change that is too small with the limit that it was held against."""
-        return f"within {100 * self.threshold:g} %" if self.word == "negligible" else LABELS[self.word]
+        return f"within {100 * self.threshold:g}%" if self.word == "negligible" else LABELS[self.word]
 
     @property
     def basis(self) -> str:
-        """Return what the verdict rests on: 12 samples a side, ±3.1 %; one sample each: not judged."""
+        """Return what the verdict rests on: 12 samples a side, ±3.1%; one sample each: not judged."""
         if self.method == "count":
             return "counted"
         known = any(count is not None for count in self.sample_counts)
         rests = describe_counts(self.sample_counts) if known else METHODS[self.method]
         rests += ", repeats not kept" if not known and self.method == "threshold" else ""
-        spread = "" if self.spread_ratio is None else f", ±{100 * self.spread_ratio:.1f} %"
+        spread = "" if self.spread_ratio is None else f", ±{100 * self.spread_ratio:.1f}%"
         return rests + spread + (": not judged" if self.word == "single" else "")
 
     @property
     def text(self) -> str:
-        """Return the word with what it rests on: worse (12 samples a side, ±3.1 %)."""
+        """Return the word with what it rests on: worse (12 samples a side, ±3.1%)."""
         return self.basis if self.word == "single" else f"{self.label} ({self.basis})"
 
 
@@ -270,7 +270,7 @@ def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]
     if speedup is None or eager is None or compiled is None or eager.word not in CHANGED:
         return explained
     moved = f"eager mode got {'slower' if eager.new > eager.base else 'faster'}"
-    moved += "" if eager.change is None else f" ({100 * eager.change:+.1f} %)".replace("-", "−")
+    moved += "" if eager.change is None else f" ({100 * eager.change:+.1f}%)".replace("-", "−")
     if speedup.word in CHANGED and compiled.word not in CHANGED:
         reason = f"{moved}, the compiled model's latency is {compiled.label}; {speedup.reason}"
         explained[speedup.metric.name] = replace(speedup, word="eager", reason=reason)
@@ -309,7 +309,7 @@ def decide(metric: M, base: Measurement, new: Measurement, threshold: float | No
         return _by_repeats(plain, base_samples, new_samples, threshold)
     if fewest >= FEWEST_SAMPLES:
         return _by_samples(plain, base_samples, new_samples, threshold)
-    reason = f"a change up to {100 * threshold:g} % is taken as noise"
+    reason = f"a change up to {100 * threshold:g}% is taken as noise"
     if abs(change) <= threshold:
         return replace(plain, reason=reason)
     if any(count is not None and count < FEWEST_SAMPLES for count in counts):
@@ -352,10 +352,10 @@ def decide_overall(
     if noise is not None and total != 1:  # the only model's intervals overlap
         is_apart = abs(math.log(new / base)) > noise
         if is_apart and latency is not None and -math.log(latency) / math.log(new / base) < 0.5:
-            change = f"{100 * (latency - 1):+.1f} %".replace("-", "−")
+            change = f"{100 * (latency - 1):+.1f}%".replace("-", "−")
             reason = f"the compiled models' latency changed by {change}: the rest is eager mode's"
             return replace(plain, word="eager", method="intervals", reason=reason)
-        reason = f"the models' 95 % intervals together{'' if is_apart else ' span no change'}"
+        reason = f"the models' 95% intervals together{'' if is_apart else ' span no change'}"
         return replace(plain, word=plain.word if is_apart else "noise", method="intervals", reason=reason)
     if counts.get("single"):
         return replace(plain, word="single", reason=f"{counts['single']} of {total} measured once, none {plain.word}")
@@ -363,7 +363,7 @@ def decide_overall(
 
 
 def find_noise(intervals: Sequence[tuple[float, float] | None]) -> float | None:
-    """Return how far the logarithm of a ratio of two geomeans may be off, from the 95 % intervals of both sides.
+    """Return how far the logarithm of a ratio of two geomeans may be off, from the 95% intervals of both sides.
 
     A geomean's logarithm is a mean of logarithms, and models vary independently: their variances add. None where one
     has no interval.
@@ -468,7 +468,7 @@ def _by_repeats(plain: Verdict[M], base: Sequence[float], new: Sequence[float], 
 def _by_samples(plain: Verdict[M], base: Sequence[float], new: Sequence[float], threshold: float) -> Verdict[M]:
     """Compare some samples, too few for a test of ranks: a change lies further apart than either side is wide.
 
-    Of two sets of three of one normal distribution that differ by more than 10 %, less than 1 in 100 do so.
+    Of two sets of three of one normal distribution that differ by more than 10%, less than 1 in 100 do so.
     """
     gap = max(min(new) - max(base), min(base) - max(new))
     is_apart = gap > max(max(base) - min(base), max(new) - min(new))

@@ -1,4 +1,4 @@
-"""axe-core over every kind of page, in both themes; 400 % zoom; menus open."""
+"""axe-core over every kind of page, in both themes; 400% zoom; menus open."""
 
 from __future__ import annotations
 

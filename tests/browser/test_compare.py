@@ -94,7 +94,7 @@ def test_the_page_fits_a_phone(open_tab: Callable[..., Page], suite: str, scheme
 def test_the_page_reads_without_javascript(open_tab: Callable[..., Page], suite: str) -> None:
     page = open_tab(java_script_enabled=False)
     page.goto(f"{suite}/compare?new={NEW}")
-    assert "by 95 % intervals" in page.locator("#models").inner_text()
+    assert "by 95% intervals" in page.locator("#models").inner_text()
     assert page.locator(ROWS).all_inner_texts() == ["Resnet18", "Bert4"]
     page.locator("#unchanged summary").click()
     assert page.locator("#unchanged tbody tr").first.is_visible()

@@ -101,14 +101,14 @@ def format_change(delta: MetricDelta) -> str:
 
 
 def format_share(change: float | None) -> str:
-    """Write a change relative to base in percent: +3.2 %, −0.4 %, 0 %."""
+    """Write a change relative to base in percent: +3.2%, −0.4%, 0%."""
     if change is None:
         return "no ratio"
     if change == 0:
-        return "0 %"
+        return "0%"
     percent = 100 * change
     text = f"{percent:+.1f}" if abs(percent) >= 0.05 else f"{percent:+.2g}"
-    return f"{text} %".replace("-", "−")
+    return f"{text}%".replace("-", "−")
 
 
 def format_value_of(metric: Metric, value: float | None) -> str:

@@ -86,7 +86,7 @@ def is_wrong(row: ResultRow) -> bool:
 
 
 def is_slower(row: ResultFields) -> bool:
-    """Return True where eager mode is faster beyond noise: by the 95 % interval, without one by HUD's 5 %."""
+    """Return True where eager mode is faster beyond noise: by the 95% interval, without one by HUD's 5%."""
     if row.speedup is None:
         return False
     return row.speedup < 1 - THRESHOLD if row.speedup_high is None else row.speedup_high < 1
@@ -105,10 +105,10 @@ def describe_speedup(row: ResultRow) -> Word | None:
     if row.speedup is None or low is None or high is None:
         return None
     if low <= 1 <= high:
-        return Word("no clear difference", "quiet", "The 95 % interval spans 1: it may be faster or slower than eager.")
+        return Word("no clear difference", "quiet", "The 95% interval spans 1: it may be faster or slower than eager.")
     if low > 1:
-        return Word("faster", "good", "The whole 95 % interval is above 1.")
-    return Word("slower", "bad", "The whole 95 % interval is below 1: eager mode is faster.")
+        return Word("faster", "good", "The whole 95% interval is above 1.")
+    return Word("slower", "bad", "The whole 95% interval is below 1: eager mode is faster.")
 
 
 def describe_page_faults(row: ResultFields, values: Mapping[str, float]) -> str | None:

@@ -52,7 +52,7 @@ class SummaryDelta:
 
     @property
     def text(self) -> str:
-        """Write the change: +2.1 %, −1.5 points, +0.25; "" where there is none to write."""
+        """Write the change: +2.1%, −1.5 points, +0.25; "" where there is none to write."""
         if self.base is None or self.new is None:
             return ""
         change = self.new - self.base
@@ -60,16 +60,16 @@ class SummaryDelta:
             return _sign(f"{100 * change:.1f} points")
         if self.metric.name in _PLAIN or not self.base:
             return _sign(format_value(self.metric, change))
-        return _sign(f"{100 * change / self.base:.1f} %")
+        return _sign(f"{100 * change / self.base:.1f}%")
 
     @property
     def aside(self) -> str:
         """Return how the compiled latency changed beside a speedup, "" where that is not known."""
-        return "" if self.latency is None else f"compiled latency {_sign(f'{100 * (self.latency - 1):.1f} %')}"
+        return "" if self.latency is None else f"compiled latency {_sign(f'{100 * (self.latency - 1):.1f}%')}"
 
     @property
     def word(self) -> str:
-        """Return what it is: better, worse, unchanged, within 5 %, no clear difference, …; "" where it has no sides."""
+        """Return what it is: better, worse, unchanged, within 5%, no clear difference, …; "" where it has no sides."""
         verdict = self.verdict
         if verdict is None:
             return "not comparable"

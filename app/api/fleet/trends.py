@@ -102,8 +102,8 @@ class TrendPointJson:
         "What of the environment is new at this point.",
     ]
     value: Annotated[float | None, "The value; null where none was measured."]
-    low: Annotated[float | None, "Where its 95 % interval begins."]
-    high: Annotated[float | None, "Where its 95 % interval ends."]
+    low: Annotated[float | None, "Where its 95% interval begins."]
+    high: Annotated[float | None, "Where its 95% interval ends."]
     status: Annotated[str, one_of(STATUSES), "What became of it."]
     reason: Annotated[str | None, "Why it has no value."]
     is_incomplete: Annotated[bool, "Whether models failed that a usual run measures: the value is of the others."]

@@ -89,7 +89,7 @@ def _rejects(rejects: Sequence[RejectSum]) -> list[str]:
 
 
 MOST_ROWS = 60
-_COLUMNS = ("Model", "Status", "Speedup>", "95 % interval>", "Compile time>", "Breaks>", "Recompiles>", "Ops>")
+_COLUMNS = ("Model", "Status", "Speedup>", "95% interval>", "Compile time>", "Breaks>", "Recompiles>", "Ops>")
 
 
 def write_results(reported: ReportedResults | None) -> list[str]:

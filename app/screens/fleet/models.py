@@ -70,9 +70,9 @@ class ResultJson(SeriesFields):
     ]
     accuracy: Annotated[str | None, "Upstream's verdict: `pass`, `fail_accuracy`, …"]
     speedup: Annotated[float | None, "Median eager latency ÷ median compiled latency, over interleaved repeats."]
-    speedup_low: Annotated[float | None, "Where its 95 % interval begins."]
+    speedup_low: Annotated[float | None, "Where its 95% interval begins."]
     speedup_high: Annotated[
-        float | None, "Where its 95 % interval ends; an interval that spans 1 is no clear difference."
+        float | None, "Where its 95% interval ends; an interval that spans 1 is no clear difference."
     ]
     abs_latency_ms: Annotated[float | None, "Median latency compiled. Milliseconds."]
     eager_latency_ms: Annotated[float | None, "Median latency in eager mode. Milliseconds."]

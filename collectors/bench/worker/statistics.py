@@ -14,7 +14,7 @@ SEED = 1337
 
 @dataclass(frozen=True)
 class Speedup:
-    """A speedup and its 95 % interval; None where there are too few repeats for one."""
+    """A speedup and its 95% interval; None where there are too few repeats for one."""
 
     value: float
     low: float | None

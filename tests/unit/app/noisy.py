@@ -24,7 +24,7 @@ def make_flat(noise: float) -> Make:
 
 
 def make_stepped(noise: float, after: int) -> Make:
-    """Return a maker of 40 points, the last of them 10 % higher."""
+    """Return a maker of 40 points, the last of them 10% higher."""
     level = np.where(np.arange(40) < 40 - after, 1.0, 1.1)
     return lambda rng: (level * (1 + noise * rng.standard_normal(40))).tolist()
 

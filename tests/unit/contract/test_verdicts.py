@@ -27,7 +27,7 @@ Verdicts = dict[str, Verdict[ComparedMetric]]
 
 
 def timed(eager_ms: float, compiled_ms: float, count: int = 12) -> SideValues:
-    """Make a side whose repeats scatter by 1 %."""
+    """Make a side whose repeats scatter by 1%."""
     scatter = [1 + (n - count // 2) / 1000 for n in range(count)]
     return SideValues(
         {"speedup": eager_ms / compiled_ms, "abs_latency_ms": compiled_ms, "eager_latency_ms": eager_ms},
@@ -45,8 +45,8 @@ def compare(base: SideValues, new: SideValues) -> Verdicts:
 @pytest.mark.parametrize(
     ("base", "new", "basis"),
     [
-        ([1.0] * 12, [2.0] * 12, "12 samples a side, ±0.0 %"),
-        ([1.0, 1.1, 1.2], [4.0, 4.1, 4.2, 4.3], "3 samples on base, 4 samples in new, ±13.5 %"),
+        ([1.0] * 12, [2.0] * 12, "12 samples a side, ±0.0%"),
+        ([1.0, 1.1, 1.2], [4.0, 4.1, 4.2, 4.3], "3 samples on base, 4 samples in new, ±13.5%"),
         ([1.0], [2.0], "one sample each: not judged"),
         ([1.0], [2.0, 2.0], "one sample on base, 2 samples in new: not judged"),
     ],
@@ -60,7 +60,7 @@ def test_a_verdict_says_how_many_samples_it_rests_on(base: list[float], new: lis
 
 def test_an_interval_says_how_far_the_ratio_may_be_off() -> None:
     verdict = decide(SPEEDUP, Measurement(2.0, (1.9, 2.1)), Measurement(1.5, (1.45, 1.55)))
-    assert (verdict.word, verdict.basis) == ("worse", "95 % intervals, ±6.2 %")
+    assert (verdict.word, verdict.basis) == ("worse", "95% intervals, ±6.2%")
 
 
 def test_a_count_and_a_number_of_a_file_say_so() -> None:
@@ -76,7 +76,7 @@ def test_a_speedup_that_fell_because_eager_mode_got_faster_is_not_worse() -> Non
         "eager_latency_ms": "changed",
     }
     assert comparison["speedup"].reason.startswith(
-        "eager mode got faster (−25.0 %), the compiled model's latency is unchanged; p = "
+        "eager mode got faster (−25.0%), the compiled model's latency is unchanged; p = "
     )
 
 
@@ -84,7 +84,7 @@ def test_a_latency_that_rose_with_eager_mode_is_not_worse() -> None:
     comparison = compare(timed(4.0, 2.0), timed(6.0, 3.0))
     assert (comparison["abs_latency_ms"].word, comparison["speedup"].word) == ("eager", "same")
     assert comparison["abs_latency_ms"].reason.startswith(
-        "eager mode got slower (+50.0 %) as well, the speedup is unchanged;"
+        "eager mode got slower (+50.0%) as well, the speedup is unchanged;"
     )
 
 
@@ -105,8 +105,8 @@ def test_a_mean_is_worse_where_a_model_is_and_no_surer_than_they_are() -> None:
     assert overall(1.0, 1.668, {"noise": 1, "better": 1}) == ("noise", "0 of 2 models worse")
     assert overall(1.0, 0.5, {"worse": 1, "better": 1}) == ("better", "1 of 2 models better")
     assert overall(1.0, 1.668, {"eager": 1, "noise": 4}) == ("eager", "1 of 5 moved with eager mode, none by itself")
-    assert overall(1.0, 1.09, {"worse": 1})[0] == "negligible", "compile times vary: up to 10 % is noise"
-    assert decide_overall(COLD, 1.0, 1.09, {"worse": 1}).text == "within 10 % (threshold, repeats not kept)"
+    assert overall(1.0, 1.09, {"worse": 1})[0] == "negligible", "compile times vary: up to 10% is noise"
+    assert decide_overall(COLD, 1.0, 1.09, {"worse": 1}).text == "within 10% (threshold, repeats not kept)"
     assert overall(1.0, 1.668, None)[0] == "worse"
     assert overall(1.0, 1.0, {"worse": 1, "better": 1})[0] == "same"
 
@@ -123,7 +123,7 @@ def test_a_mean_of_speedups_is_eager_mode_s_where_compiled_models_did_not_move_w
         return verdict.word, verdict.reason
 
     assert [decide(1.7, latency)[0] for latency in (1.2, 1.05, 0.85, None)] == ["worse", "eager", "eager", "worse"]
-    assert decide(2.4, 1.03) == ("eager", "the compiled models' latency changed by +3.0 %: the rest is eager mode's")
+    assert decide(2.4, 1.03) == ("eager", "the compiled models' latency changed by +3.0%: the rest is eager mode's")
 
 
 def test_a_mean_of_one_model_is_what_that_model_is() -> None:

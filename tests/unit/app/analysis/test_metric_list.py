@@ -28,7 +28,7 @@ def test_every_number_of_a_result_is_a_metric_or_an_end_of_an_interval() -> None
         (BY_NAME["abs_latency_ms"], -0.5, "−0.5 ms"),
         (BY_NAME["graph_breaks"], 0, "0"),
         (BY_NAME["graph_breaks"], None, "not recorded"),
-        (SUMMARY_BY_NAME["pass_ratio"], 0.4545, "45.5 %"),
+        (SUMMARY_BY_NAME["pass_ratio"], 0.4545, "45.5%"),
         (SUMMARY_BY_NAME["graph_breaks_per_model"], 0.25, "0.25"),
     ],
 )

@@ -58,7 +58,7 @@ def test_csv_has_a_row_a_model_and_nothing_where_nothing_was_measured(client: Fl
 
 def test_markdown_has_the_suite_in_words(client: FlaskClient) -> None:
     text = get(client, "md")
-    assert "| PyTorch HUD | 45.5 %, 5/11 | 1.115× |" in text
+    assert "| PyTorch HUD | 45.5%, 5/11 | 1.115× |" in text
     assert "| Breaky | measured, slower; accuracy: pass | 0.587× | 0.578–0.596, slower | 2.47 s | 4 | 1 | 8 |" in text
     assert "<b onclick" not in text
 

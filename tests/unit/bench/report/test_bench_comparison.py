@@ -30,22 +30,22 @@ def repeated(speedup: float, count: int) -> BenchMeasured:
 
 
 def test_intervals_that_overlap_tell_nothing() -> None:
-    assert verdict(timed(1.0), timed(1.08)) == "no clear difference (95 % intervals, ±7.1 %)"
-    assert verdict(timed(1.0), timed(1.2)) == "better (95 % intervals, ±6.7 %)"
-    assert verdict(timed(1.0), timed(0.8)) == "worse (95 % intervals, ±8.3 %)"
-    assert verdict(timed(1.0, 0.001), timed(1.04, 0.001)) == "within 5 % (95 % intervals, ±0.1 %)"
+    assert verdict(timed(1.0), timed(1.08)) == "no clear difference (95% intervals, ±7.1%)"
+    assert verdict(timed(1.0), timed(1.2)) == "better (95% intervals, ±6.7%)"
+    assert verdict(timed(1.0), timed(0.8)) == "worse (95% intervals, ±8.3%)"
+    assert verdict(timed(1.0, 0.001), timed(1.04, 0.001)) == "within 5% (95% intervals, ±0.1%)"
 
 
 def test_too_few_repeats_are_not_judged_and_some_are_held_apart() -> None:
     assert verdict(repeated(1.0, 1), repeated(2.0, 1)) == "one sample each: not judged"
     assert verdict(repeated(1.0, 2), repeated(2.0, 4)) == "2 samples on base, 4 samples in new: not judged"
-    assert verdict(repeated(1.0, 4), repeated(2.0, 4)) == "better (4 samples a side, ±0.1 %)"
+    assert verdict(repeated(1.0, 4), repeated(2.0, 4)) == "better (4 samples a side, ±0.1%)"
 
 
 def test_other_metrics_that_changed_are_named_and_counted() -> None:
     base = timed(1.0, graph_breaks=2, compilation_latency=3.0)
     new = timed(1.2, graph_breaks=4, compilation_latency=9.0)
-    assert verdict(base, new) == "better (95 % intervals, ±6.7 %); graph breaks worse (counted)"
+    assert verdict(base, new) == "better (95% intervals, ±6.7%); graph breaks worse (counted)"
     judged = [[result(experiment="accuracy", accuracy=name)] for name in ("pass", "fail_accuracy")]
     text = compare([base, timed(1.0, model="B"), *judged[0]], [new, timed(1.0, model="B"), *judged[1]])
     assert "2 models over all metrics: 1 worse, 0 better, 1 neither\n" in text + "\n"
@@ -60,7 +60,7 @@ def test_a_speedup_that_moved_with_eager_mode_is_neither() -> None:
     base, new = both(4.0, 2.0), both(3.0, 2.0)
     assert (
         verdict(base, new)
-        == "eager mode moved (30 samples a side, ±1.1 %); eager latency changed (30 samples a side, ±1.1 %)"
+        == "eager mode moved (30 samples a side, ±1.1%); eager latency changed (30 samples a side, ±1.1%)"
     )
     assert "1 model over all metrics: 0 worse, 0 better, 1 neither" in compare([base], [new])
 

@@ -10,7 +10,7 @@ from compileboard.collectors.contract.verdicts import judge, judge_values
 from tests.unit.app.compared import entry, repeats
 
 SPEEDUP, LATENCY, BREAKS = (BY_NAME[name] for name in ("speedup", "abs_latency_ms", "graph_breaks"))
-THRESHOLD = "a change up to 5 % is taken as noise"
+THRESHOLD = "a change up to 5% is taken as noise"
 NO_RATIO = "one side is not above 0, so there is no ratio"
 
 

@@ -42,7 +42,7 @@ def bench(
     compiled: Mapping[str, float] | None = None,
     eager: float = 1.0,
 ) -> list[BenchMeasured]:
-    """Measure the models as bench does: repeats that scatter by 1 %, cold compiles by 2 %."""
+    """Measure the models as bench does: repeats that scatter by 1%, cold compiles by 2%."""
     chance = random.Random(seed)
     results = []
     for model, (eager_ms, compiled_ms, cold_s) in MODELS.items():
@@ -181,8 +181,8 @@ def test_a_change_that_is_too_small_is_shown_with_the_limit_of_its_metric(say: A
     answers = say(bench(1), bench(1, dict.fromkeys(MODELS, 1.08)))
     assert answers.total("compilation_latency_s")[0] == "negligible"
     for text in (answers.page, answers.html, answers.markdown):
-        (label,) = re.findall(r"geometric mean of 4 models: (within \d+ %)", text)
-        assert label == "within 10 %"
+        (label,) = re.findall(r"geometric mean of 4 models: (within \d+%)", text)
+        assert label == "within 10%"
 
 
 def test_what_moved_with_eager_mode_is_red_nowhere(say: Any) -> None:

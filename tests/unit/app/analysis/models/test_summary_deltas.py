@@ -51,7 +51,7 @@ def test_a_model_that_fails_now_lowers_the_pass_rate_and_leaves_the_geomean_alon
     new = [make(0, 2.0), make(1, None, status="failed", reason="OOM", accuracy=None)]
     deltas = compare(base, new, HUD)
     assert (find(deltas, "pass_ratio").text, find(deltas, "pass_ratio").word) == ("−50.0 points", "worse")
-    assert (find(deltas, "geomean_speedup").text, find(deltas, "geomean_speedup").model_count) == ("±0.0 %", 1)
+    assert (find(deltas, "geomean_speedup").text, find(deltas, "geomean_speedup").model_count) == ("±0.0%", 1)
     skipped = [make(0, 2.0), make(1, None, status="skipped", accuracy=None)]
     assert find(compare(base, skipped, HUD), "pass_ratio").model_count == 1
 
@@ -59,7 +59,7 @@ def test_a_model_that_fails_now_lowers_the_pass_rate_and_leaves_the_geomean_alon
 def test_a_speedup_says_what_the_compiled_latency_did() -> None:
     base, new = (make(0, speed, abs_latency_ms=5.0) for speed in (2.0, 3.0))
     delta = find(compare([base], [new], HUD), "geomean_speedup")
-    assert (delta.text, delta.word, delta.aside) == ("+50.0 %", "better", "compiled latency ±0.0 %")
+    assert (delta.text, delta.word, delta.aside) == ("+50.0%", "better", "compiled latency ±0.0%")
     assert find(compare([make(0, 2.0, abs_latency_ms=None)], [new], HUD), "geomean_speedup").aside == ""
 
 
@@ -79,10 +79,10 @@ def test_a_small_change_of_a_speed_is_said_to_be_and_one_that_rounds_to_nothing_
     speed = SUMMARY_BY_NAME["geomean_speedup"]
     actual = [SummaryDelta(speed, 2.0, new, 4) for new in (2.08, 1.8, 1.9999, 2.0)]
     assert [(summary_delta.text, summary_delta.word) for summary_delta in actual] == [
-        ("+4.0 %", "within 5 %"),
-        ("−10.0 %", "worse"),
-        ("±0.0 %", "within 5 %"),
-        ("±0.0 %", "unchanged"),
+        ("+4.0%", "within 5%"),
+        ("−10.0%", "worse"),
+        ("±0.0%", "within 5%"),
+        ("±0.0%", "unchanged"),
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_geomean_is_as_sure_as_its_models(width: float | None, word: str) -> N
         return [make(number, speed, speedup_low=low, speedup_high=high) for number in range(2)]
 
     delta = find(compare(side(1.0), side(0.85), HUD), "geomean_speedup")
-    assert (delta.text, delta.word) == ("−15.0 %", word)
+    assert (delta.text, delta.word) == ("−15.0%", word)
 
 
 def test_the_noise_of_a_geomean_is_that_of_a_mean_of_logarithms() -> None:

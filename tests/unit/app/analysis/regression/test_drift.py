@@ -16,7 +16,7 @@ from tests.unit.app.noisy import flat, make_flat, make_stepped
 
 
 def falling(points_each: int, noise: float = 0.3) -> list[float]:
-    """Return 20 level points, ten steps of −1 % and 10 level points."""
+    """Return 20 level points, ten steps of −1% and 10 level points."""
     levels = [100.0] * 20 + [100 * 0.99**i for i in range(1, 11) for _ in range(points_each)] + [100 * 0.99**10] * 10
     return [level + wave for level, wave in zip(levels, flat(len(levels), 0.0, noise))]
 

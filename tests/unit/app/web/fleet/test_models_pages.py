@@ -60,7 +60,7 @@ def test_models_shows_every_state_in_words_and_apart(client: FlaskClient) -> Non
 @pytest.mark.usefixtures("suite")
 def test_headline_numbers_name_their_definition(client: FlaskClient) -> None:
     page = text_of(client, "/models")
-    assert '45.5 % <span class="soft">5 of 11</span>' in page
+    assert '45.5% <span class="soft">5 of 11</span>' in page
     assert "by PyTorch HUD's definition" in page
     assert "1.115×" in page
     assert all(text in page for text in ("PyTorch HUD", "runner.py", "summarize_perf.py", "1.2406×"))
@@ -256,7 +256,7 @@ def test_charts_are_what_plotly_takes_and_small(reader: sqlite3.Connection) -> N
     for chart in (*charts, repeats):
         go.Figure(chart.figure)
         assert len(orjson.dumps(chart.figure)) < MAX_CHART_BYTES
-    assert [name for name, _is_number in charts[0].columns] == ["Measured", "speedup, ×", "95 % interval"]
+    assert [name for name, _is_number in charts[0].columns] == ["Measured", "speedup, ×", "95% interval"]
     assert charts[0].rows[0][1:] == ["0.587", "0.578–0.596"]
     assert chart_repeats({"eager": []}) is None
 

@@ -38,7 +38,7 @@ def test_run_page_sums_agree_with_the_totals(client: FlaskClient) -> None:
         "4",
         "2",
         "1",
-        "50.0 %",
+        "50.0%",
     )
     assert tiles["Compile time"] == "506 ms"
     assert len(re.findall(r"<tr>\s*<td class=\"text\">", _get(client, f"/runs/{RUN}?tab=compiles"))) == 4
