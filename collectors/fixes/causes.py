@@ -204,6 +204,7 @@ def _draft_breaks(
         events = [event for member in members for event in occurrences[member.id]]
         claims: dict[int, int] = {}
         after: dict[tuple[str | None, str | None, int | None], list[RecordedCompile]] = {}
+        located = set()  # a line of a function may break thousands of times; the code after it is looked up once
         for event in events:
             broken = compiles.get(event.compile_key) if event.compile_key is not None else None
             if broken is None:
@@ -211,13 +212,14 @@ def _draft_breaks(
             claims[broken.key] = max(claims.get(broken.key, 0), broken.restart_us)
             if event.outcome == "skipped":
                 claims[broken.key] = broken.total_us
-            where = (broken.process_id, broken.file, broken.function, event.frame_line or -1)
-            for row in resumed.get(where, ()):
+            location = (broken.process_id, broken.file, broken.function, event.frame_line or -1)
+            if location in located:
+                continue
+            located.add(location)
+            for row in resumed.get(location, ()):
                 claims[row.key] = row.total_us
-                rows = after.setdefault((row.file, row.function, row.resumed_at), [])
-                if row not in rows:
-                    rows.append(row)
-        parts = tuple(_describe_resumed(*location, rows) for location, rows in after.items())
+                after.setdefault((row.file, row.function, row.resumed_at), []).append(row)
+        parts = tuple(_describe_resumed(*resumption, rows) for resumption, rows in after.items())
         drafts.append(Draft(_make_break_cause(members, events, parts, run, code, suggest), claims))
         rows = [row for rows in after.values() for row in rows]
         draft = drafts[-1]

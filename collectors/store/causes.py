@@ -69,12 +69,18 @@ limit :most
 """
 # A body has what its own columns lack: the context, and the stack of a break in a function that another one called.
 BREAKS_SQL = """
+with firsts (distinct_id, id) as materialized (
+  select distinct_id, min(id)
+  from graph_breaks
+  where run_id = :run_id
+  group by distinct_id
+)
 select
   b.distinct_id, b.compile_key, b.outcome, b.line, d.fingerprint, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints,
   f.name as function, f.file, d.source_line, c.function_id is not b.function_id as is_inlined,
   cf.name as frame_function, cf.file as frame_file,
   case when c.function_id is not b.function_id
-    or b.id = (select min(o.id) from graph_breaks as o where o.run_id = b.run_id and o.distinct_id = b.distinct_id)
+    or b.id = (select o.id from firsts as o where o.distinct_id = b.distinct_id)
     then e.body end as body
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id

@@ -24,6 +24,7 @@ from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
 from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.run.run import RunDetail, RunFeatures, get_run_features
+from compileboard.app.queries.run_cache import cached_for_run
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.dashboard.trials import list_trials
@@ -168,7 +169,7 @@ def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
     """List the causes of a run's lost compile time with their fixes, what runs eagerly first."""
     if not (run.graph_break_count or run.recompile_count):
         return []
-    return list_cause_rows(load_causes(reader, run.id), run, list_trials(reader, run.id))
+    return list_cause_rows(cached_for_run(reader, run.id, load_causes), run, list_trials(reader, run.id))
 
 
 def read_facts(

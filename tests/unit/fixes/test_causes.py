@@ -58,6 +58,15 @@ def test_recompiles_after_a_break_belong_to_the_break() -> None:
     assert (alone.kind, alone.saved_us) == ("recompile", 60)
 
 
+def test_a_line_that_breaks_thousands_of_times_looks_its_resumed_code_up_once() -> None:
+    count = 3_000  # events × compiles × compiles would not end
+    compiles = [_compile(1), *(_compile(key, resumed_at=5) for key in range(2, count))]
+    occurrences = [BreakOccurrence(1, 1, "resumed", 5)] * count
+    (cause,) = build_causes(RecordedRun(compiles, [], [_break(1, 5)], occurrences))
+    assert cause.event_count == count
+    assert [len(part.keys) for part in cause.resumed] == [count - 2]
+
+
 def test_time_that_two_causes_claim_counts_for_the_larger() -> None:
     compiles = [_compile(1, is_recompile=True), _compile(2, 50, 22), _compile(3, 60, 22, is_recompile=True)]
     recompiles = [RecordedRecompile(1, (_size(),)), RecordedRecompile(3, (_size("y"),))]
