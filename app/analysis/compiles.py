@@ -24,7 +24,7 @@ from compileboard.collectors.contract.categories import BY_NAME, Category, label
 
 ENDINGS = {
     "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),
-    "restarted": Word("restarted", "busy", "Compiled; the analysis was begun again at least once on the way."),
+    "restarted": Word("restarted", "busy", "Compiled after at least one restart."),
     "broke": Word(
         "broke and resumed", "warn", "A graph break ended the graph; the function goes on after it, compiled by itself."
     ),

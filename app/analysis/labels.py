@@ -41,7 +41,7 @@ OUTCOMES = {
     "compiled": Word("compiled", "good", "Compiled code was made."),
     "empty": Word("empty", "quiet", "The frame had no tensor operation to compile."),
     "failed": Word("failed", "bad", "The compile raised an exception."),
-    "skipped": Word("skipped", "warn", "dynamo gave up on the frame: it runs eagerly."),
+    "skipped": Word("skipped", "warn", "The function fell back to eager."),
     "recompile_limit": Word(
         "recompile limit", "bad", "The frame was recompiled too often: it runs eagerly from now on."
     ),

@@ -81,7 +81,7 @@ METRICS = (
     _of_result("eager_peak_mem_gb", "Eager peak memory", "down_is_good", _HARNESS, "GB of 10⁹ bytes"),
     _of_result(
         "cache_lookup_latency_us",
-        "Cache look-up",
+        "Cache lookup",
         "down_is_good",
         "--profile-dynamo-cache-lookup",
         "dynamo's, of each call",
@@ -94,7 +94,7 @@ METRICS = (
         _COUNTERS,
         "as torch's counters tell them apart",
     ),
-    _of_result("recompiles", "Recompiles", "down_is_good", _HOOKS, "frames compiled again"),
+    _of_result("recompiles", "Recompiles", "down_is_good", _HOOKS, "recompiles"),
     # More may be more of the model in graphs, or the same part of it captured again.
     _of_result("calls_captured", "Operations captured", "neutral", _COUNTERS, "in the captured graphs"),
     _of_result("unique_graphs", "Graphs", "neutral", _COUNTERS, "captured graphs"),

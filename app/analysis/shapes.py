@@ -266,17 +266,17 @@ def _advise(symbol: ShapeSymbol) -> Iterator[str]:
         return
     if symbol.is_unbacked:
         yield (
-            "Its value is known only when the code runs, so no branch may depend on it. What you know of it, say with "
-            "torch._check(condition) right after the line that makes it: torch then compiles that in, and raises "
-            "where it is not so."
+            "Its value is known only at run time, so no branch may depend on it. State what holds with "
+            "torch._check(condition) right after the line that creates it. torch compiles that in, and raises "
+            "where it does not hold."
         )
         return
     for guard in symbol.guards:
         yield from _advise_guard(guard, symbol.symbol, size)
     if symbol.same:
         yield (
-            f"{', '.join(symbol.same)} had one size when it was compiled, so torch took them for the same (duck "
-            "shapes): a call in which they differ is compiled again. Compile with sizes that differ, or set "
+            f"{', '.join(symbol.same)} had one size in the first compile, so torch took them for the same (duck "
+            "shapes). A call in which they differ recompiles. Compile with sizes that differ, or set "
             "torch.fx.experimental._config.use_duck_shape = False."
         )
 
@@ -290,10 +290,10 @@ def _advise_guard(guard: ShapeGuard, name: str, size: re.Match[str] | None) -> I
         limit, sign = int(compared["right"]), compared["sign"]
         # torch 2.13 wants both bounds: with one of them it raises an AssertionError.
         bound = f"min={limit + (sign == '>')}, max=…" if sign in (">", ">=") else f"min=2, max={limit - (sign == '<')}"
-        side = f"A call on the other side of “{guard.words}” is compiled again: at most one more compile."
+        side = f"A call on the other side of “{guard.words}” recompiles, at most once."
         if size:
             marked = f"torch._dynamo.mark_dynamic({size['tensor']}, {size['dim']}, {bound})"
-            yield f"{side} If that never happens, {marked} says so, and raises where it does."
+            yield f"{side} If that never happens, use {marked}. It raises where it does."
         else:
             yield f"{side} Take the comparison out of the compiled code, or warm up both sides."
     elif "Mod(" in expression and expression.startswith("Eq("):

@@ -56,7 +56,7 @@ COMPARED = (
     ComparedMetric("eager_latency_ms", "Eager latency", "down_is_good"),
     ComparedMetric("compilation_latency_s", "Compile time", "down_is_good"),
     ComparedMetric("warm_compilation_latency_s", "Warm compile time", "down_is_good"),
-    ComparedMetric("cache_lookup_latency_us", "Cache look-up", "down_is_good"),
+    ComparedMetric("cache_lookup_latency_us", "Cache lookup", "down_is_good"),
     ComparedMetric("dynamo_peak_mem_gb", "Peak memory", "down_is_good"),
     ComparedMetric("compression_ratio", "Memory compression", "up_is_good"),
     ComparedMetric("eager_peak_mem_gb", "Eager peak memory", "down_is_good"),

@@ -134,7 +134,7 @@ class RunSummary:
             ("compiles", self.compile_count),
             ("graph breaks", self.graph_break_count),
             ("recompiles", self.recompile_count),
-            ("recompile limits hit", self.recompile_limit_count),
+            ("recompile limits reached", self.recompile_limit_count),
             ("failures", self.failure_count),
         ]
         is_observed = self.torch_version is not None or self.compile_count > 0

@@ -134,7 +134,7 @@ def _outputs(summary: Summary) -> list[WrapperCost]:
 def _alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> WrapperCost:
     outputs = name_numbers("output", [alias["index"] for alias in items])
     if kind not in ALIASES:
-        kinds = f"as {kind}, a kind that is not known here" if kind else "without saying which kind they are"
+        kinds = f"as {kind}, a kind that is not known here" if kind else "of an unrecorded kind"
         return WrapperCost(f"Aliases: {outputs}", f"Torch lists {outputs} {kinds}.", "Unknown.", "Unknown.", RUNTIME)
     title, what, cost, avoid, wrapper = ALIASES[kind]
     bases = [alias["base_index"] for alias in items if alias.get("base_index") is not None]

@@ -87,7 +87,7 @@ class ComponentChange:
 
     name: Annotated[str, "torch's name of it."]
     summary: Annotated[str, "How it differs."]
-    explanation: Annotated[str, "What it is and what changes it; empty where nobody knows."]
+    explanation: Annotated[str, "Its meaning and what changes it; empty where unknown."]
     before: Annotated[str | None, "Its text; null where it is not there, or bytes."]
     after: Annotated[str | None, "Its text; null where it is not there, or bytes."]
     fields: Annotated[tuple[FieldChange, ...], "Fields that differ, where torch writes it with fields."] = ()

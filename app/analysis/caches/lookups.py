@@ -128,4 +128,4 @@ def summarize_diff(diff: KeyDiff, most: int = 3) -> str:
     """Format in one line what differs, what matters most first."""
     changes = [change.summary for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)]
     left_out = f", and {len(changes) - most} more" if len(changes) > most else ""
-    return "; ".join(changes[:most]) + left_out if changes else "nothing: the same key was looked up before"
+    return "; ".join(changes[:most]) + left_out if changes else "nothing: the same key was queried before"

@@ -29,12 +29,12 @@ COMPARED = tuple(BY_NAME[name] for _label, names in GROUPS.values() for name in 
 # Of whole runs, with and without a benchmark.
 TOTALS = (
     Metric("compile_s", "Compile time", "s", "down_is_good", None, "value", "torch", "all compilation records"),
-    Metric("compile_count", "Compiles", "", "neutral", 0, "count", "torch", "attempts to compile a frame"),
+    Metric("compile_count", "Compiles", "", "neutral", 0, "count", "torch", "compiled functions"),
     Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", "torch", "events"),
     Metric("recompile_count", "Recompiles", "", "down_is_good", 0, "count", "torch", "events"),
     Metric("recompile_limit_count", "Limit hits", "", "down_is_good", 0, "count", "torch", "frames given up"),
     Metric("failure_count", "Failures", "", "down_is_good", 0, "count", "torch", "of compiles, and of compiled code"),
-    Metric("cache_miss_count", "Cache misses", "", "down_is_good", 0, "count", "torch", "look-ups without a hit"),
+    Metric("cache_miss_count", "Cache misses", "", "down_is_good", 0, "count", "torch", "cache lookups without a hit"),
 )
 
 

@@ -56,7 +56,7 @@ _ORDER = {FAILS: 0, WORSE: 1, CHANGED: 2, BETTER: 3}
 class ModelChange:
     """A model that changed beyond noise. The largest relative change of a time or size is its `size`."""
 
-    model: Annotated[str, "The model, and what it was measured as where that tells it apart."]
+    model: Annotated[str, "The model, with its configuration where the model alone is ambiguous."]
     kind: Annotated[
         str, one_of((FAILS, WORSE, CHANGED, BETTER)), "What became of it: `worse` in what `check` judges, or `changed`."
     ]

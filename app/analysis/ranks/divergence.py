@@ -103,7 +103,7 @@ def describe_caches(results: Sequence[str]) -> str:
     for result, count in counts.items():
         cache, _space, word = result.partition(" ")
         by_cache.setdefault(_CACHES.get(cache, cache), []).append(f"{count} × {word}")
-    return "; ".join(f"{cache} {', '.join(counts)}" for cache, counts in by_cache.items()) or "no look-up"
+    return "; ".join(f"{cache} {', '.join(counts)}" for cache, counts in by_cache.items()) or "no lookup"
 
 
 def explain_groups(divergence: Divergence | None) -> list[int]:

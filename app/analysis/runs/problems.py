@@ -159,7 +159,7 @@ def _recompile_limits(limit_hits: Sequence[LimitHit]) -> list[Problem]:
         groups.setdefault((limit_hit.file, limit_hit.function), []).append(limit_hit)
     problems = []
     for (file, function), members in sorted(groups.items(), key=lambda item: -len(item[1])):
-        title, number = "Recompile limit reached: runs eagerly from then on", format_plural(len(members), "time")
+        title, number = "Recompile limit reached: fell back to eager", format_plural(len(members), "time")
         advice = "What it was recompiled for was not recorded. Compare its callers' arguments."
         location = (function, file, members[0].line)
         problems.append(Problem("limit", "bad", title, number, *location, advice, "recompiles"))

@@ -75,7 +75,7 @@ def _describe_program(run: HasRunState, now_us: int, stale_after_s: int) -> RunS
         return RunState("killed", "bad", f"The program was ended by {run.signal or 'a signal'}.")
     if run.state == "imported":
         return RunState("imported", "quiet", "Read from torch's own log, which does not say how the program ended.")
-    return RunState("interrupted", "warn", "The recorder ended before the program said that it had.")
+    return RunState("interrupted", "warn", "The recorder ended before the program.")
 
 
 def describe_raised(run: HasRunState, raised_count: int) -> str:
@@ -83,5 +83,5 @@ def describe_raised(run: HasRunState, raised_count: int) -> str:
     skipped_count = raised_count - run.failure_count - run.runtime_failure_count
     parts = [format_plural(run.failure_count, "failed compile")] if run.failure_count else []
     parts += [f"{run.runtime_failure_count} while code ran"] if run.runtime_failure_count else []
-    parts += [f"{format_plural(skipped_count, 'frame')} left to run eagerly"] if skipped_count > 0 else []
+    parts += [f"{format_plural(skipped_count, 'frame')} fell back to eager"] if skipped_count > 0 else []
     return ", ".join(parts)

@@ -153,7 +153,7 @@ def _format_unknown(runs: Sequence[TrendRun], order: CommitOrder) -> list[str]:
     if count:
         whose = "1 run's commit" if count == 1 else f"the commits of {'all' if count == len(runs) else count} runs"
         notes.append(
-            f"What came before {whose} is not known, so the time of the first run with it says where it stands; "
+            f"The history before {whose} is not recorded, so the time of its first run places it; "
             "compileboard-collect commits adds a repository's history"
         )
     if order.histories > 1:

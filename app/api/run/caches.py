@@ -129,7 +129,7 @@ def get_one(detail: RunDetail, lookup_id: str, query: EarlierRuns) -> CacheLooku
     """Return one look-up: what its key is made of, and for a miss what differs from the nearest earlier key."""
     screen = build_lookup(get_reader(), detail.run.id, read_id(lookup_id), across=query.runs)
     if screen is None:
-        refuse(f"Run {detail.run.id[:80]} has no look-up in a cache with the number {lookup_id[:40]}.")
+        refuse(f"Run {detail.run.id[:80]} has no cache lookup with the number {lookup_id[:40]}.")
     return make_lookup_report(screen)
 
 

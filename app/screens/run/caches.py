@@ -112,7 +112,7 @@ class CacheLookupScreen:
             return "No key was made: the graph cannot be cached."
         if self.detail.get("component_count"):
             return "The components are not kept: the log was imported with --no-payloads, or only the hooks recorded."
-        return "Not recorded by this torch: its record of this look-up lists no components."
+        return "Not recorded by this torch: its record of this lookup lists no components."
 
 
 def build_lookup(

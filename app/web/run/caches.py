@@ -24,7 +24,7 @@ def show_one(run_id: str, lookup_id: int) -> str:
     across = runs == "before"
     screen = build_lookup(get_reader(), run_id, lookup_id, across) if lookup_id < 2**62 else None
     if screen is None:
-        abort(404, f"Run {detail.run.shown_name[:80]} has no look-up in a cache with the number {lookup_id}.")
+        abort(404, f"Run {detail.run.shown_name[:80]} has no cache lookup with the number {lookup_id}.")
     return render_run(
         detail, "caches/lookup.html", tab="caches", screen=screen, across=across, most_changes=CHANGES, most=SHOWN
     )

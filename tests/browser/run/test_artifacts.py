@@ -50,10 +50,10 @@ def test_a_line_of_an_artifact_is_an_address(tab: Page, explored_address: str) -
 
 def test_a_recompile_shows_what_changed_in_one_click(tab: Page, explored_address: str) -> None:
     run = _open(tab, explored_address)
-    tab.locator(".entry a", has_text="what changed against 0/0").click()
+    tab.locator(".entry a", has_text="changes against 0/0").click()
     expect_count(tab.locator("#guards tbody tr"), 2)
     assert tab.locator("#graph ins").first.inner_text() == "8"
-    tab.locator("#graph").get_by_role("link", name="Both texts side by side").click()
+    tab.locator("#graph").get_by_role("link", name="Side by side").click()
     tab.wait_for_url(re.compile("/artifacts/diff"))
     assert tab.locator(".diff__count--changed").inner_text() == "~ 4 lines changed"
     assert tab.locator("del").first.inner_text() == "4"

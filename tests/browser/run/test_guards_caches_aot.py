@@ -60,7 +60,7 @@ def test_guards_are_searched_by_address(tab: Page, run_address: str) -> None:
 
 def test_a_miss_says_what_its_key_differs_in(tab: Page, run_address: str) -> None:
     tab.goto(f"{run_address}?tab=caches")
-    tab.get_by_role("link", name="Why the look-up of 0/1 was a miss").last.click()
+    tab.get_by_role("link", name="Why the lookup of 0/1 was a miss").last.click()
     assert "shape [4, 32] → [8, 32]" in tab.locator("#nearest").inner_text()
     assert tab.locator("#more-tabs > summary").inner_text().split()[0] == "Caches"
     tab.locator("#component-1 summary").click()

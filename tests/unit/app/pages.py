@@ -204,8 +204,7 @@ def _compare(reader: sqlite3.Connection) -> list[str]:
     ]
     pages = [f"/compare?{side}" for side in sides]
     more = [
-        f"{pages[0]}&{query}"
-        for query in ("metric=graphs", "sort=speedup.asc&limit=2", "anyway=1&suite=bench_models")
+        f"{pages[0]}&{query}" for query in ("metric=graphs", "sort=speedup.asc&limit=2", "anyway=1&suite=bench_models")
     ]
     files = [f"/compare/report.{format}?{sides[0]}" for format in ("html", "json", "csv", "md")]
     return ["/compare", f"/compare?new={last}", f"/compare?base={first}", *pages, *more, *files, "/api/v1/compare"]

@@ -52,7 +52,7 @@ def test_the_stacks_page_shows_records_outside_any_compile(tmp_path: Path) -> No
     shown = set(re.findall(r'<li>(?:<a class="mono" href="[^"]*"|<span class="mono")>([^<]*)<', page))
     assert told.keys() == shown and "export_tower" in {row["name"] for row in tree}
     offline = client.get(f"/runs/{run_id}/report.html").text
-    assert "Stacks outside any compile" in offline and "Where compiles were started from" not in offline
+    assert "Stacks outside any compile" in offline and "Callers of compiles" not in offline
     report = client.get(f"/runs/{run_id}/report.json").get_json()
     assert [row["records"] for row in report["stacks"] if row["records"]] == [
         row["records"] for row in tree if row["records"]

@@ -84,7 +84,7 @@ def test_the_page_names_the_lines_that_cause_most(
     page = explored_client.get(f"/runs/{run_id}/shapes?limit=100").text
     assert list_lines(explored_reader, run_id)[0].source_line == "return x.view(4, -1)"
     for text in (
-        "Lines that cause most shape guards",
+        "Source lines by shape guards",
         "compiled in as 8",
         "duck shape",
         "0 and 1 are compiled in",

@@ -81,7 +81,7 @@ def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
     insert(store, "processes", id="a" * 32, run_id="R1", **times, capabilities="{}", environment="{}")
     for tab in ("compiles", "breaks", "recompiles", "failures", "caches", "processes"):
         text = client.get(f"/runs/R1?tab={tab}").text
-        assert "<h2>Not recorded</h2>" in text and "A file of results says nothing of" in text, tab
+        assert "<h2>Not recorded</h2>" in text and "Result files do not record" in text, tab
         assert "tabs__count" not in text, tab
     assert "2 results failed</a>" in client.get("/runs/R1?tab=failures").text
     assert "No GPU was visible" not in client.get("/runs/R1?tab=environment").text
@@ -89,7 +89,7 @@ def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
     report = client.get("/runs/R1/report.html").text
     for claim in (
         "Nothing was compiled",
-        "No process was observed",
+        "No processes observed",
         "compiled whole",
         "No cache was",
         "None: no call",

@@ -95,10 +95,10 @@ def test_where_ancestry_is_known_an_older_commit_that_was_measured_late_stands_b
     laid = lay_out(runs, "commit", parents=parents)
     assert [run.id for run in laid.runs] == ["old", "new", "side", "mystery"]
     unknown, parted = laid.notes
-    assert unknown.startswith("What came before 1 run's commit is not known")
+    assert unknown.startswith("The history before 1 run's commit is not recorded")
     assert parted.startswith("These runs are of 2 stretches of history")
     assert list(lay_out(runs, "date", parents=parents).notes) == []
-    assert "before the commits of all runs is not known" in lay_out(runs, "commit").notes[0]
+    assert "before the commits of all runs is not recorded" in lay_out(runs, "commit").notes[0]
 
 
 def test_two_years_of_daily_runs_of_a_busy_repository_are_ordered_soon() -> None:

@@ -133,7 +133,7 @@ def test_a_bypass_says_why_and_where(recorded_client: FlaskClient, recorded_read
     page = recorded_client.get(f"/runs/{run_id}/caches/{number}").text
     assert reason.replace("'", "&#39;") in page
     assert "Traceback (most recent call last)" in page
-    assert "What the key is made of" not in page
+    assert "Key components" not in page
 
 
 def test_a_key_that_is_not_kept_says_why(client: FlaskClient, store: sqlite3.Connection, recorded_client) -> None:
