@@ -135,7 +135,7 @@ class CompileBoard:
         result, blocks = self._call(function, args, kwargs)
         recompiles = [recompile for seen in blocks for recompile in seen.recompiles]
         if len(recompiles) > most:
-            pytest.fail(_format_recompiles(recompiles, most), pytrace=False)
+            pytest.fail(_format_recompiles(recompiles, most, _list_resumed(blocks)), pytrace=False)
         return result
 
     def _call(
@@ -256,7 +256,14 @@ def _frame(frame: dict[str, Any]) -> str:
     return f"  {frame.get('file')}:{frame.get('line')} in {frame.get('name')}{code}"
 
 
-def _format_recompiles(recompiles: list[Recompiled], most: int) -> str:
+def _list_resumed(blocks: list[BlockRecord]) -> set[str | None]:
+    """Return the ids of the compiles of code after a graph break: names in it are not the user's."""
+    return {started.compile_id for seen in blocks for started in seen.compiles if started.resumed_at is not None}
+
+
+def _format_recompiles(recompiles: list[Recompiled], most: int, resumed: set[str | None]) -> str:
+    from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes  # here: most test runs never ask
+
     lines = [f"{len(recompiles)} recompile{'' if len(recompiles) == 1 else 's'}, at most {most} expected"]
     for number, recompile in enumerate(recompiles, 1):
         guard = recompile.guards[0] if recompile.guards else None
@@ -266,7 +273,10 @@ def _format_recompiles(recompiles: list[Recompiled], most: int) -> str:
             continue
         if guard.file or guard.source_line:
             lines.append(f"   at {guard.file}:{guard.line}" + (f": {guard.source_line}" if guard.source_line else ""))
-        if guard.suggestion:
-            lines.append(f"   {guard.suggestion}")
+        suggestion = guard.suggestion
+        if recompile.compile_id in resumed:
+            suggestion = describe_guard_fixes(guard, file=guard.file, after_break=True)
+        if suggestion:
+            lines.append(f"   {suggestion}")
     lines += ["", "Follow the suggestions, or raise the number that this test allows."]
     return "\n".join(lines)

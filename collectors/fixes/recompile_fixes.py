@@ -73,7 +73,12 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
 
 
 def describe_guard_fixes(
-    guard: GuardFailure, *, function: str | None = None, file: str | None = None, variable: str | None = None
+    guard: GuardFailure,
+    *,
+    function: str | None = None,
+    file: str | None = None,
+    variable: str | None = None,
+    after_break: bool = False,
 ) -> str | None:
     """Return the titles of the fixes for one failed guard alone; None where nothing is known."""
     dim = _DIM.search(guard.reason)
@@ -86,6 +91,7 @@ def describe_guard_fixes(
         function=function,
         file=file,
         source_line=guard.source_line,
+        after_break=after_break,
     )
     return ". ".join(suggested.title for suggested in suggest_recompile_fixes(facts)) or None
 

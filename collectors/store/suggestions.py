@@ -6,6 +6,7 @@ import sqlite3
 
 from compileboard.collectors.contract.events import GuardFailure
 from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
+from compileboard.collectors.store.ingest.recompiles import is_after_break
 
 
 def renew_suggestions(connection: sqlite3.Connection) -> None:
@@ -20,17 +21,20 @@ def renew_suggestions(connection: sqlite3.Connection) -> None:
     for cause_id, category, source, reason, file, name in causes:
         first = connection.execute(
             """
-            select expected, actual, source_line
-            from guard_failures
+            select expected, actual, g.source_line, compile_key
+            from guard_failures as g
+            join recompiles on recompiles.id = recompile_id
             where cause_id = :id
-            order by recompile_id, position
+            order by recompile_id, g.position
             limit 1
             """,
             {"id": cause_id},
         ).fetchone()
-        expected, actual, source_line = first or (None, None, None)
+        expected, actual, source_line, compile_key = first or (None, None, None, None)
         guard = GuardFailure(None, reason, category, source, expected, actual, source_line=source_line)
+        is_late = is_after_break(connection, compile_key)
+        suggestion = describe_guard_fixes(guard, function=name, file=file, after_break=is_late)
         connection.execute(
             "update recompile_causes set suggestion = :suggestion where id = :id",
-            {"id": cause_id, "suggestion": describe_guard_fixes(guard, function=name, file=file)},
+            {"id": cause_id, "suggestion": suggestion},
         )

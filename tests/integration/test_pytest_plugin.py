@@ -42,6 +42,16 @@ def test_recompiles(compileboard):
     compileboard.assert_max_recompiles(2)
     compileboard.assert_max_recompiles(1)
 
+def test_after_a_break(compileboard):
+    def split(x):
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+    with compileboard.observe():
+        for size in (2, 3):
+            torch.compile(split, backend="eager", dynamic=False)(torch.ones(size))
+    compileboard.assert_max_recompiles(0)
+
 def test_nothing_is_left(compileboard):
     import torch._dynamo.utils
     before = torch._dynamo.utils.log_compilation_event, torch._logging._internal.trace_structured
@@ -77,7 +87,7 @@ def test_of(name, compileboard):
 def test_asserts_need_a_block(compileboard):
     compileboard.assert_no_new_graph_breaks()
 """
-FAILING = {"test_recompiles", "test_asserts_need_a_block"}
+FAILING = {"test_recompiles", "test_after_a_break", "test_asserts_need_a_block"}
 BREAKING = {"test_breaks", "test_call", "test_inside_the_block", "test_of[a/b]", "test_of[c/b]"}
 
 
@@ -133,9 +143,12 @@ def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
         "pytest --compileboard-update writes it to",
         "2 recompiles, at most 1 expected",
         "because 0/1 failed: ",
+        "2. compile 1/1, because 1/0 failed: tensor 'y' size mismatch",
+        "Remove the graph break before this code",
         "nothing was observed; run the model inside",
     ):
         assert sentence in done.stdout
+    assert "dimension 0 of y" not in done.stdout
     assert "_pytest/" not in done.stdout and "pytest_plugin.py" not in done.stdout
     assert _failed(_pytest(project, "--compileboard-update")) == FAILING
     baseline = json.loads((project / "suite" / "graph_breaks.json").read_text())

@@ -7,6 +7,8 @@ late install, a second `observe()`), the function is known only by the compile t
 
 from __future__ import annotations
 
+import sqlite3
+
 from compileboard.collectors.contract.events import GuardFailure, Recompiled, load_event
 from compileboard.collectors.contract.fingerprints import content_digest
 from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
@@ -33,7 +35,7 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
             **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
         },
     )
-    _write_guards(batch, recompile_id, event, function_id)
+    _write_guards(batch, recompile_id, event, function_id, compile_.key if compile_ else None)
     _count_guards(batch, recompile_id, 1)
     if compile_:
         compile_.recompiled = True
@@ -72,7 +74,7 @@ def name_recompiles(batch: Batch, compile_key: int, function_id: int | None, lin
         )
         _count_guards(batch, row["id"], -1, row["total_us"])
         batch.connection.execute("delete from guard_failures where recompile_id = :id", {"id": row["id"]})
-        _write_guards(batch, row["id"], event, function_id)
+        _write_guards(batch, row["id"], event, function_id, compile_key)
         _count_guards(batch, row["id"], 1, row["total_us"])
         batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
 
@@ -94,7 +96,9 @@ def _count_guards(batch: Batch, recompile_id: int, sign: int, compile_us: int = 
             batch.totals.abandoned_causes.add(row["cause_id"])
 
 
-def _write_guards(batch: Batch, recompile_id: int, event: Recompiled, function_id: int | None) -> None:
+def _write_guards(
+    batch: Batch, recompile_id: int, event: Recompiled, function_id: int | None, compile_key: int | None
+) -> None:
     function = batch.connection.execute("select file, name from functions where id = :id", {"id": function_id})
     file, name = function.fetchone() or (None, None)
     for position, guard in enumerate(event.guards):
@@ -103,13 +107,20 @@ def _write_guards(batch: Batch, recompile_id: int, event: Recompiled, function_i
             {
                 "recompile_id": recompile_id,
                 "position": position,
-                "cause_id": _find_cause(batch, guard, function_id, file, name),
+                "cause_id": _find_cause(batch, guard, function_id, file, name, compile_key),
                 **pick(guard, "cache_entry", "reason", "expected", "actual", "source_line", "line"),
             },
         )
 
 
-def _find_cause(batch: Batch, guard: GuardFailure, function_id: int | None, file: str | None, name: str | None) -> int:
+def _find_cause(
+    batch: Batch,
+    guard: GuardFailure,
+    function_id: int | None,
+    file: str | None,
+    name: str | None,
+    compile_key: int | None,
+) -> int:
     content = ("cause", guard.fingerprint, file, name)
     return batch.find_id(
         _RECOMPILE_CAUSE,
@@ -117,7 +128,24 @@ def _find_cause(batch: Batch, guard: GuardFailure, function_id: int | None, file
         lambda: {
             "fingerprint": content_digest(*content)[:32],
             "function_id": function_id,
-            "suggestion": describe_guard_fixes(guard, function=name, file=file),
+            "suggestion": describe_guard_fixes(
+                guard, function=name, file=file, after_break=is_after_break(batch.connection, compile_key)
+            ),
             **pick(guard, "category", "source", "reason"),
         },
     )
+
+
+def is_after_break(connection: sqlite3.Connection, compile_key: int | None) -> bool:
+    """Return True if a compile is of code after a graph break: its frame's first compile says so before its own."""
+    row = connection.execute(
+        """
+        select 1
+        from compiles as c
+        join compiles as first using (process_id, generation, frame_id)
+        where c.id = :key and first.resumed_at is not null
+        limit 1
+        """,
+        {"key": compile_key},
+    ).fetchone()
+    return row is not None
