@@ -64,7 +64,7 @@ def test_a_line_that_breaks_thousands_of_times_looks_its_resumed_code_up_once() 
     occurrences = [BreakOccurrence(1, 1, "resumed", 5)] * count
     (cause,) = build_causes(RecordedRun(compiles, [], [_break(1, 5)], occurrences))
     assert cause.event_count == count
-    assert [len(part.keys) for part in cause.resumed] == [count - 2]
+    assert [len(part.compile_keys) for part in cause.resumed] == [count - 2]
 
 
 def test_time_that_two_causes_claim_counts_for_the_larger() -> None:
