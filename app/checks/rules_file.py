@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import click
-import tomllib
 
 # What a check asks for; which runs it compares and where it writes are the caller's.
 KEYS = (
@@ -21,6 +21,11 @@ def load_rules(path: str, parameters: Mapping[str, click.Parameter]) -> dict[str
 
     Raises: ValueError with the file and the key if it cannot be read or says what is no option.
     """
+    # Python 3.10 has it not.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         with open(path, "rb") as file:
             document = tomllib.load(file)

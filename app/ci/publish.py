@@ -1,4 +1,4 @@
-"""Tell GitHub Actions what a check found: summary, annotations, comment."""
+"""Publish what a check found to GitHub Actions: summary, annotations, comment."""
 
 from __future__ import annotations
 

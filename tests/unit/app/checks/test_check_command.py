@@ -386,7 +386,9 @@ def test_a_rules_file_holds_options_and_the_command_line_goes_first(
     _record(store, "A")
     _record(store, "B", 1, breaks=("x", "y"), values={"speedup": 0.8, "speedup_low": 0.79, "speedup_high": 0.81})
     rules = tmp_path / "rules.toml"
-    rules.write_text('rule = ["speedup", "new-breaks"]\nmodel = "mlp"\ntolerance = 0.5\nallow-improvement = true\n')
+    rules.write_text(
+        'rule = ["speedup", "new-breaks"]\nmodel = ["mlp", "cnn"]\ntolerance = 0.5\nallow-improvement = true\n'
+    )
     asked = ["--run", "B", "--baseline", "A", "--rules", str(rules)]
     assert _check(database, *asked) == 1  # new-breaks
     assert _check(database, *asked, "--rule", "speedup") == 0  # by the file's tolerance

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.github import CommentApi, Job, serve_comments
+from tests.integration.action.github import CommentApi, Job, serve_comments
 from tests.tools.repository import git
 
 pytestmark = pytest.mark.torch

@@ -1,0 +1,1 @@
+"""The GitHub Action, on this machine."""
