@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from compileboard.app.queries.engine import Row
@@ -130,6 +130,6 @@ def gb_url(gb_id: str | None) -> str | None:
     return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html"
 
 
-def name_ids(row: Row, *names: str) -> dict[str, Any]:
+def name_ids(row: Row | Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return a row as a dict, its ids of content as addresses and JSON write them."""
     return {**dict(row), **{name: format_id(row[name]) for name in names}}

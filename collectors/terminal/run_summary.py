@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from compileboard.collectors.contract.compile_labels import build_label, label_function
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import describe_savings
 from compileboard.collectors.spool.folders import ULID_ALPHABET
 from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.process_names import load_process_names
 from compileboard.collectors.terminal import command_hints
 
 MOST_OUTCOMES = 12
@@ -380,7 +382,7 @@ def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
 def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
     rows = connection.execute(
         """
-        select compile_id, functions.name as name, file, compiles.line as line, count(*) over () as whole,
+        select compile_id, process_id, functions.name as name, file, compiles.line as line, count(*) over () as whole,
           case
             when not exists (
               select 1
@@ -399,16 +401,17 @@ def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[Counte
         """,
         {"run_id": run_id, "top": TOP},
     ).fetchall()
-    processes = [
+    names = load_process_names(connection, (row["process_id"] for row in rows))
+    compiles = [
         CountedItem(
-            f"{row['name'] or 'unknown function'}: compile {row['compile_id']}",
+            build_label(names[row["process_id"]], f"{label_function(row['name'])}: compile {row['compile_id']}", ""),
             1,
             "\n".join(_describe_unfinished(row)),
         )
         for row in rows
     ]
     left_out = rows[0]["whole"] - len(rows) if rows else 0
-    return [*processes, CountedItem("others", left_out)] if left_out else processes
+    return [*compiles, CountedItem("others", left_out)] if left_out else compiles
 
 
 def _describe_unfinished(row: sqlite3.Row) -> list[str]:

@@ -114,5 +114,5 @@ addEventListener("pageshow", () => {
 for (const it of document.querySelectorAll("[data-theme-toggle]")) wireTheme(it);
 for (const it of document.querySelectorAll("form[data-filters]")) wireFilters(it);
 for (const it of document.querySelectorAll("[data-filters-fold]")) wireFold(it);
-for (const it of document.querySelectorAll("[data-copy]")) wireCopy(it);
+for (const it of document.querySelectorAll(".command > [data-copy]")) wireCopy(it);
 for (const it of document.querySelectorAll("form[method=post]")) wireOnce(it);

@@ -20,6 +20,7 @@ from compileboard.app.queries.run.failures import (
 from compileboard.app.queries.run.recompiles import LimitHit
 from compileboard.app.queries.run.run import StackCliff
 from compileboard.app.schema import one_of
+from compileboard.collectors.contract.compile_labels import build_label
 
 _DISABLED = (
     ("force_disable_caches", True),
@@ -88,7 +89,7 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Problem]:
         if span.until_us is not None:
             number = f"{format_duration(span.until_us)} from its start to the end of the run"
         code = " › ".join(phase.name for phase in span.spans) or None
-        title = f"Compile {span.compile_id} never finished"
+        title = build_label(span.process, f"Compile {span.compile_id} never finished", "")
         location = (span.function, span.file, span.line)
         problems.append(Problem("unfinished", "bad", title, number, *location, advice, "compiles", None, code))
     return problems

@@ -10,6 +10,7 @@ from typing import Any
 from compileboard.app.queries.run.failures import CacheLookup
 from compileboard.app.queries.run.trace_files import get_event
 from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.process_names import name_rows
 
 # An earlier key costs 0.2 ms to unpack and compare: so many keep a page below 150 ms.
 MOST_OF_FUNCTION = 100
@@ -103,12 +104,11 @@ limit :limit
 
 def get_lookup(connection: sqlite3.Connection, run_id: str, lookup_id: int) -> Lookup | None:
     """Return one look-up of a run with torch's record of it, or None if that run has no such look-up."""
-    row = connection.execute(LOOKUP_SQL, {"run_id": run_id, "lookup_id": lookup_id}).fetchone()
-    if row is None:
-        return None
-    values = dict(row)
-    text = _unpack(values.pop("body"))
-    return Lookup(**values, text=text)
+    records = connection.execute(LOOKUP_SQL, {"run_id": run_id, "lookup_id": lookup_id})
+    for values in name_rows(connection, records):
+        text = _unpack(values.pop("body"))
+        return Lookup(**values, text=text)
+    return None
 
 
 def _unpack(body: bytes | None) -> str | None:

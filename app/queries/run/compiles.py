@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import FilterError, Page, bind_page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import Parameter
-from compileboard.app.queries.process_names import load_process_names
 from compileboard.app.queries.run.trace_files import find_start, load_body
 from compileboard.app.schema import PRIVATE, Keywords, one_of, published
 from compileboard.collectors.contract.compile_labels import build_label, label_function, label_line, label_role
 from compileboard.collectors.store.causes import Caller, find_caller
+from compileboard.collectors.store.process_names import load_process_names
 
 OUTCOMES = ("compiled", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
 # How a compile ended, told finer than by its outcome: whether it went on after a graph break, or began again.

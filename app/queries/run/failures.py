@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, bind_page, make_page
@@ -12,6 +13,7 @@ from compileboard.app.queries.run.compiles import OUTCOMES
 from compileboard.app.queries.run.trace_files import load_body
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.schema import one_of
+from compileboard.collectors.store.process_names import name_rows
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class FailureRow:
 
     id: fields.RowId
     process_id: fields.ProcessId
+    process: fields.ProcessName
     rank: fields.Rank
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
@@ -58,6 +61,7 @@ class CacheLookup:
 
     id: fields.RowId
     process_id: fields.ProcessId
+    process: fields.ProcessName
     rank: fields.Rank
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
@@ -89,6 +93,7 @@ class CudagraphSkip:
 
     id: fields.RowId
     process_id: fields.ProcessId
+    process: fields.ProcessName
     rank: fields.Rank
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
@@ -176,7 +181,7 @@ limit 200
 """
 
 
-def _to_failure(row: sqlite3.Row) -> FailureRow:
+def _to_failure(row: Mapping[str, Any]) -> FailureRow:
     values = dict(row)
     body = load_body(values.pop("body"))
     values["ended_program"] = bool(values["ended_program"])
@@ -190,13 +195,19 @@ def list_failures(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    rows = [_to_failure(row) for row in connection.execute(FAILURES_SQL, bind_page(run_id, cursor, limit))]
+    rows = [
+        _to_failure(row)
+        for row in name_rows(connection, connection.execute(FAILURES_SQL, bind_page(run_id, cursor, limit)))
+    ]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
 def list_runtime_failures(connection: sqlite3.Connection, run_id: str, limit: int = 20) -> list[FailureRow]:
     """List what compiled code raised while it ran and what ended the program, the most frequent first."""
-    return [_to_failure(row) for row in connection.execute(RUNTIME_SQL, {"run_id": run_id, "limit": limit})]
+    return [
+        _to_failure(row)
+        for row in name_rows(connection, connection.execute(RUNTIME_SQL, {"run_id": run_id, "limit": limit}))
+    ]
 
 
 def count_failures(connection: sqlite3.Connection, run_id: str) -> int:
@@ -216,7 +227,10 @@ def list_cache_lookups(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    rows = [CacheLookup(**dict(row)) for row in connection.execute(LOOKUPS_SQL, bind_page(run_id, cursor, limit))]
+    rows = [
+        CacheLookup(**row)
+        for row in name_rows(connection, connection.execute(LOOKUPS_SQL, bind_page(run_id, cursor, limit)))
+    ]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
@@ -227,7 +241,10 @@ def list_cudagraph_skips(
 
     Raises: FilterError if the cursor cannot be used.
     """
-    rows = [CudagraphSkip(**dict(row)) for row in connection.execute(SKIPS_SQL, bind_page(run_id, cursor, limit))]
+    rows = [
+        CudagraphSkip(**row)
+        for row in name_rows(connection, connection.execute(SKIPS_SQL, bind_page(run_id, cursor, limit)))
+    ]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
@@ -238,17 +255,26 @@ def count_cache_results(connection: sqlite3.Connection, run_id: str) -> list[Cac
 
 def list_compile_failures(connection: sqlite3.Connection, key: int, limit: int = 50) -> list[FailureRow]:
     """List what one compile raised."""
-    return [_to_failure(row) for row in connection.execute(COMPILE_FAILURES_SQL, {"key": key, "limit": limit})]
+    return [
+        _to_failure(row)
+        for row in name_rows(connection, connection.execute(COMPILE_FAILURES_SQL, {"key": key, "limit": limit}))
+    ]
 
 
 def list_compile_lookups(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[CacheLookup]:
     """List one compile's cache look-ups."""
-    return [CacheLookup(**dict(row)) for row in connection.execute(COMPILE_LOOKUPS_SQL, {"key": key, "limit": limit})]
+    return [
+        CacheLookup(**row)
+        for row in name_rows(connection, connection.execute(COMPILE_LOOKUPS_SQL, {"key": key, "limit": limit}))
+    ]
 
 
 def list_compile_skips(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[CudagraphSkip]:
     """List the CUDA graphs that one compile could not use."""
-    return [CudagraphSkip(**dict(row)) for row in connection.execute(COMPILE_SKIPS_SQL, {"key": key, "limit": limit})]
+    return [
+        CudagraphSkip(**row)
+        for row in name_rows(connection, connection.execute(COMPILE_SKIPS_SQL, {"key": key, "limit": limit}))
+    ]
 
 
 MOST = 20
@@ -278,6 +304,7 @@ class Unfinished:
 
     compile_key: int
     compile_id: str
+    process: str
     rank: int | None
     function: str | None
     file: str | None
@@ -290,8 +317,8 @@ class Unfinished:
 
 UNFINISHED_SQL = """
 select
-  c.id as compile_key, c.compile_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line,
-  c.started_us,
+  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file,
+  c.line, c.started_us,
   not exists (
     select 1
     from compiles as later
@@ -330,8 +357,10 @@ def list_unfinished(
     if run.state == "running":
         return []
     listed = []
-    for row in connection.execute(UNFINISHED_SQL, {"run_id": run.id, "key": key, "limit": limit}):
-        values = dict(row) | {"is_last": bool(row["is_last"])}
+    records = connection.execute(UNFINISHED_SQL, {"run_id": run.id, "key": key, "limit": limit})
+    for row in name_rows(connection, records):
+        values = row | {"is_last": bool(row["is_last"])}
+        del values["process_id"]
         spans = connection.execute(OPEN_SQL, {"key": row["compile_key"], "limit": _MOST_OPEN})
         has_end = values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
         until_us = run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None

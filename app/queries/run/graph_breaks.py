@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, bind_page, make_page
 from compileboard.app.queries.run.trace_files import list_stack, load_body
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.fingerprints import parse_id
+from compileboard.collectors.store.process_names import name_rows
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class GraphBreakRow(fields.TitledBreak):
 
     id: fields.RowId
     process_id: fields.ProcessId
+    process: fields.ProcessName
     rank: fields.Rank
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
@@ -118,7 +120,7 @@ def _hints(text: str | None) -> tuple[str, ...]:
     return tuple(str(hint) for hint in hints) if isinstance(hints, list) else ()
 
 
-def _to_break(row: sqlite3.Row) -> GraphBreakRow:
+def _to_break(row: dict[str, Any]) -> GraphBreakRow:
     values = fields.name_ids(row, "distinct_id")
     body = load_body(values.pop("body"))
     values["hints"] = tuple(body["hints"]) if isinstance(body.get("hints"), list) else _hints(values["hints"])
@@ -146,13 +148,14 @@ def list_graph_breaks(
     Raises: FilterError if the cursor cannot be used.
     """
     values = bind_page(run_id, cursor, limit) | {"distinct_id": distinct_id}
-    rows = [_to_break(row) for row in connection.execute(RUN_BREAKS_SQL, values)]
+    rows = [_to_break(row) for row in name_rows(connection, connection.execute(RUN_BREAKS_SQL, values))]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
 def list_compile_breaks(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[GraphBreakRow]:
     """List the graph breaks of one compile."""
-    return [_to_break(row) for row in connection.execute(COMPILE_BREAKS_SQL, {"key": key, "limit": limit})]
+    records = connection.execute(COMPILE_BREAKS_SQL, {"key": key, "limit": limit})
+    return [_to_break(row) for row in name_rows(connection, records)]
 
 
 def list_distinct_breaks(

@@ -10,6 +10,7 @@ from typing import Annotated
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, bind_page, decode_cursor, make_page, recorded_us
 from compileboard.collectors.contract.fingerprints import parse_id
+from compileboard.collectors.store.process_names import name_rows
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class RecompileRow:
 
     id: fields.RowId
     process_id: fields.ProcessId
+    process: fields.ProcessName
     rank: fields.Rank
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
@@ -52,6 +54,7 @@ class Chain:
     """One frame that was compiled more than once."""
 
     process_id: fields.ProcessId
+    process: fields.ProcessName
     generation: fields.Generation
     frame_id: Annotated[int | None, "Frame."]
     rank: fields.Rank
@@ -87,6 +90,7 @@ class LimitHit:
     compile_key: Annotated[int, "`id` of the compile."]
     compile_id: Annotated[str, "Compile id as torch prints it."]
     process_id: fields.ProcessId
+    process: fields.ProcessName
     rank: fields.Rank
     function: fields.FunctionName
     file: fields.FileName
@@ -196,7 +200,7 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
         for row in connection.execute(guards_sql(len(some)), _marks(row["id"] for row in some)):
             values = fields.name_ids(row, "cause_id")
             guards.setdefault(values.pop("recompile_id"), []).append(FailedGuard(**values))
-    return [RecompileRow(**dict(row), guards=tuple(guards.get(row["id"], ()))) for row in records]
+    return [RecompileRow(**row, guards=tuple(guards.get(row["id"], ()))) for row in name_rows(connection, records)]
 
 
 def list_recompiles(
@@ -224,8 +228,8 @@ def list_chains(connection: sqlite3.Connection, run_id: str, cursor: str | None 
     Raises: FilterError if the cursor cannot be used.
     """
     values = bind_page(run_id, cursor, limit, (2**62, 2**62))
-    records = connection.execute(CHAINS_SQL, values).fetchall()
-    rows = [(Chain(**{k: row[k] for k in row.keys() if k != "first_id"}), row["first_id"]) for row in records]  # noqa: SIM118
+    records = name_rows(connection, connection.execute(CHAINS_SQL, values))
+    rows = [(Chain(**{k: row[k] for k in row if k != "first_id"}), row["first_id"]) for row in records]
     page = make_page(rows, limit, lambda chain: (chain[0].compile_us or 0, chain[1]))
     return Page(tuple(chain for chain, _first in page.rows), page.next)
 
@@ -258,5 +262,5 @@ def list_limit_hits(
     Raises: FilterError if the cursor cannot be used.
     """
     values = bind_page(run_id, cursor, limit, (-(2**62), 0))
-    rows = [LimitHit(**dict(row)) for row in connection.execute(LIMITS_SQL, values)]
+    rows = [LimitHit(**row) for row in name_rows(connection, connection.execute(LIMITS_SQL, values))]
     return make_page(rows, limit, lambda row: (row.started_us, row.compile_key))

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from compileboard.collectors.store.process_names import load_process_names
+
 MOST_NODES = 200_000
 MOST_COMPILES = 100_000
 MOST_LOOSE = 2_000
@@ -35,6 +37,7 @@ class StackCompile(NamedTuple):
     rank: int | None
     function: str | None
     file: str | None
+    process: str
 
 
 NODES_SQL = """
@@ -47,7 +50,7 @@ limit :limit
 COMPILES_SQL = """
 select
   c.id as key, c.stack_id, c.compile_id, c.outcome, c.attempt_count, c.graph_break_count, c.total_us,
-  coalesce(c.rank, p.rank) as rank, f.name as function, f.file
+  coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.process_id
 from compiles as c
 left join functions as f on f.id = c.function_id
 left join processes as p on p.id = c.process_id
@@ -103,7 +106,9 @@ def list_stack_compiles(connection: sqlite3.Connection, run_id: str) -> list[Sta
     """List a run's compiles with the frame that each was started from."""
     reader = connection.cursor()
     reader.row_factory = None
-    return list(map(StackCompile._make, reader.execute(COMPILES_SQL, {"run_id": run_id, "limit": MOST_COMPILES})))
+    rows = reader.execute(COMPILES_SQL, {"run_id": run_id, "limit": MOST_COMPILES}).fetchall()
+    names = load_process_names(connection, {row[-1] for row in rows})
+    return [StackCompile._make((*row[:-1], names[row[-1]])) for row in rows]
 
 
 def list_codes(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:

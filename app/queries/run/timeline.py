@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compileboard.app.queries.process_names import load_process_names
 from compileboard.app.schema import published
 from compileboard.collectors.contract.compile_labels import build_label, label_function, label_line, label_role
+from compileboard.collectors.store.process_names import load_process_names
 
 LANES = 64
 DRAWN = 4000  # spans of one window, all lanes together

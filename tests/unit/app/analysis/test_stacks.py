@@ -28,7 +28,7 @@ def compiled(
 ) -> StackCompile:
     attempts, breaks = more.get("attempts", 1), more.get("breaks", 0)
     return StackCompile(
-        key, stack_id, f"{key}/0", outcome, attempts, breaks, total_us, more.get("rank"), f"f{key}", "m.py"
+        key, stack_id, f"{key}/0", outcome, attempts, breaks, total_us, more.get("rank"), f"f{key}", "m.py", ""
     )
 
 

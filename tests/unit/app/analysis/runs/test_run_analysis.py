@@ -23,7 +23,7 @@ from compileboard.app.queries.run.recompiles import LimitHit
 
 
 def test_problems_name_what_runs_eagerly_without_a_cause() -> None:
-    limit = LimitHit(1, "0/8", "p", None, "f", "a.py", 3, "tensor_size", "0/7", 0, None)
+    limit = LimitHit(1, "0/8", "p", "", None, "f", "a.py", 3, "tensor_size", "0/7", 0, None)
     (problem,) = list_problems(RunFacts(limit_hits=[limit]))
     assert (problem.severity, problem.kind, problem.line) == ("bad", "limit", 3)
     assert list_problems(RunFacts()) == []

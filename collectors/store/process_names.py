@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from compileboard.collectors.contract.compile_labels import ProcessIdentity, name_processes
 
@@ -39,3 +40,10 @@ def load_process_names(connection: sqlite3.Connection, process_ids: Iterable[str
         processes[run_id].append(ProcessIdentity(*identity))
     names = {id_: name for members in processes.values() for id_, name in name_processes(members).items()}
     return {id_: names.get(id_, "") for id_ in ids}
+
+
+def name_rows(connection: sqlite3.Connection, rows: Iterable[sqlite3.Row]) -> list[dict[str, Any]]:
+    """Return rows as dicts, each with `process`: what tells its `process_id` from the others of the run."""
+    records = [dict(row) for row in rows]
+    names = load_process_names(connection, (row["process_id"] for row in records))
+    return [row | {"process": names[row["process_id"]]} for row in records]
