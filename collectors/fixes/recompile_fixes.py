@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
+from compileboard.collectors.fixes.break_sites.statement import dotted_name, parse_statement
 from compileboard.collectors.fixes.fix import Fix, RecompileFacts, SuggestedFix
 from compileboard.collectors.fixes.recompiles.attributes import ATTRIBUTE_FIXES
 from compileboard.collectors.fixes.recompiles.global_state import STATE_FIXES
@@ -179,8 +181,33 @@ def _needs_value(facts: RecompileFacts) -> bool:
 
 
 def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
-    name = re.escape(name_source(facts.source))
-    return bool(re.search(_LOOP_OR_BRANCH.format(name=name), facts.source_line or ""))
+    name, line = name_source(facts.source), facts.source_line or ""
+    statement = parse_statement(line)
+    if statement is None:  # a part of one
+        return bool(re.search(_LOOP_OR_BRANCH.format(name=re.escape(name)), line))
+    parts = (part for node in statement.nodes() for part in _list_decided(node))
+    return any(_writes(inner) == name for part in parts for inner in ast.walk(part))
+
+
+def _list_decided(node: ast.AST) -> Sequence[ast.AST]:
+    """List the parts of a loop, a branch or an index whose value decides at the compile what the code does."""
+    if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+        return [node.test]
+    if isinstance(node, ast.comprehension):
+        return node.ifs
+    if isinstance(node, ast.Match):
+        return [node.subject]
+    if isinstance(node, ast.Compare):
+        return [node]
+    if isinstance(node, ast.Call):
+        return node.args if dotted_name(node.func) == "range" else []
+    if isinstance(node, ast.Subscript) and not any(isinstance(part, ast.Slice) for part in ast.walk(node.slice)):
+        return [node.slice]
+    return []
+
+
+def _writes(node: ast.AST) -> str | None:
+    return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
 
 
 def _int(facts: RecompileFacts) -> Chosen:

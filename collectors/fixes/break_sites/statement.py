@@ -75,6 +75,11 @@ def find_statement(facts: BreakFacts) -> Statement | None:
     return _make(text, "", facts.line or 0) if text else None
 
 
+def parse_statement(text: str) -> Statement | None:
+    """Return the statement of one line without what is around it; None where it does not parse."""
+    return _make(text.strip(), "", 1)
+
+
 def list_following(facts: BreakFacts, statement: Statement) -> list[Statement | str]:
     """List the statements after one in its function, as far as its lines are recorded; text where one cannot be read.
 
