@@ -158,7 +158,7 @@ class CompileBoard:
             block.catch_up()
         losses = {reason: count for block in blocks for reason, count in block.losses.items()}
         if losses:
-            pytest.fail(f"compileboard: the hooks lost records, so nothing can be said: {losses}", pytrace=False)
+            pytest.fail(f"compileboard: the hooks lost records, so there is no result: {losses}", pytrace=False)
         return result, blocks
 
 

@@ -36,7 +36,7 @@ from compileboard.app.analysis.incidents.messages import list_metric_names
 from compileboard.app.queries.dashboard.series_changes import DIRECTIONS, SUBJECTS
 
 EXAMPLE = """\
-# Who is told of which incidents. Check it: compileboard alerts check --rules alerts.toml
+# Which incidents are sent to whom. Check it: compileboard alerts check --rules alerts.toml
 # Secrets are never in here: *_env names the environment variable that holds one.
 
 base_url = "https://compileboard.example.org"   # the dashboard, for links in messages
@@ -64,7 +64,7 @@ to = ["perf@example.org"]
 [[rules]]
 name = "slower"                                 # told at once, but not at night or at weekends
 channels = ["team", "bot"]
-direction = "worse"                             # worse (if not said), better or changed, or a list of them
+direction = "worse"                             # worse (default), better or changed, or a list of them
 subject = "model"                               # model, suite or runs
 suite = ["torchbench", "huggingface"]           # suite, model, metric, branch, hardware: patterns
 model = "*"

@@ -14,7 +14,7 @@ DEFAULT_LAST = "30d"
 _UNITS_US = {"h": 3_600_000_000, "d": DAY_US, "w": 7 * DAY_US}
 _LENGTH = re.compile(r"([0-9]{1,6})([hdw])")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_EXPECTED = "a day as 2026-10-01 or today, a moment in UTC as 2026-10-01T06:00, or how long ago as 36h, 30d or 12w"
+_EXPECTED = "a day as 2026-10-01 or today, a time in UTC as 2026-10-01T06:00, or how long ago as 36h, 30d or 12w"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 

@@ -72,7 +72,7 @@ class ShapeSymbol(_Location):
     ]
     specialized: Annotated[tuple[Specialization, ...], "What fixed it."]
     guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name it."]
-    advice: Annotated[tuple[str, ...], "What to do."]
+    advice: Annotated[tuple[str, ...], "The fix."]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class VerdictCount:
 
 @dataclass(frozen=True)
 class PageVerdict:
-    """What a page says first; `state` names the rule that decided it, of which the first that fits wins."""
+    """The verdict of a page. `state` names the first rule that fits."""
 
     state: Annotated[str, one_of(STATES), "Which rule decided it."]
     sentence: Annotated[str, "What is wrong, or that nothing is."]

@@ -27,7 +27,7 @@ class Error:
     """A failure."""
 
     ok: Annotated[bool, Keywords(const=False), "Always false."]
-    error: Annotated[str, "What is wrong and what was expected, in one sentence."]
+    error: Annotated[str, "The error and the expected input, in one sentence."]
     errors: Annotated[list[str], "The same, one problem an entry."]
     status: Annotated[int, "The HTTP status."]
 
@@ -46,11 +46,11 @@ PATH_PARAMETERS = {
     "run_id": "A run's id, in full.",
     "key": "A compile's `id`.",
     "config_hash": "A configuration text's hash.",
-    "distinct_id": "A distinct graph break's `id`.",
+    "distinct_id": "A graph break's `id`.",
     "cause_id": "A cause's `id`.",
     "import_id": "An import's `id`.",
     "artifact_id": "An artifact's `id`.",
-    "lookup_id": "The `id` of a look-up in a cache.",
+    "lookup_id": "The `id` of a cache lookup.",
     "baseline_name": "A stored baseline's name.",
     "guards_id": "The `artifact_id` of a set of guards.",
     "name": "A model's name, whole.",
@@ -59,14 +59,14 @@ _FAILURES = {
     "400": ("BadRequest", "A parameter that is not known, or whose value cannot be used."),
     "403": ("Refused", "A host name that this server does not answer to, or a change where it is read-only."),
     "404": ("NotFound", "There is no such address, or nothing of that id."),
-    "405": ("NotPossible", "Another method is asked for there: the sentence says which."),
+    "405": ("NotPossible", "The method is wrong. The sentence names the right one."),
     "500": ("Broken", "The server failed, or the database file is not one."),
-    "503": ("Away", "The database is missing, locked or of another version: the sentence says what to do."),
+    "503": ("Away", "The database is missing, locked or of another version. The sentence has the next step."),
 }
 
 # What can be wrong with an upload, beside that.
 _REFUSALS = {
-    "409": ("Conflict", "What stands in the way: the sentence says what."),
+    "409": ("Conflict", "A conflict, named in the sentence."),
     "413": ("TooLarge", "More than one upload may have: the sentence names the limit."),
     "415": ("NoUpload", "Neither a form with files nor a raw file."),
     "429": ("Busy", "Too many imports are under way: try again after the seconds in Retry-After."),

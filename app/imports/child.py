@@ -187,7 +187,7 @@ def _explain(last: dict[str, Any], code: int, late: bool, output: str, settings:
         )
     if code == -signal.SIGKILL:
         return "It was killed: by a person, or because the server's machine had no memory left."
-    return f"It ended unexpectedly with code {code}: {output or 'it said nothing'}"
+    return f"It ended unexpectedly with code {code}: {output or 'no message'}"
 
 
 def _name_settings(message: str) -> str:

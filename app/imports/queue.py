@@ -40,11 +40,11 @@ STOPPED = (
 
 @dataclass(frozen=True)
 class Import:
-    """One import of logs that were sent."""
+    """One upload of logs."""
 
     id: Annotated[str, "The import's id: a random token."]
     state: Annotated[str, one_of(STATES), "How it stands."]
-    name: Annotated[str, "What was sent: a file, a folder, or the first of several files."]
+    name: Annotated[str, "The uploaded file or folder, or the first of several files."]
     created_us: Annotated[TimeUs, "When sending began."]
     updated_us: Annotated[TimeUs, "When it last went on."]
     file_count: Annotated[Count, "Files that were sent."] = 0
@@ -59,9 +59,7 @@ class Import:
         field(default_factory=dict)
     )
     run_id: Annotated[str | None, "The run that the logs became."] = None
-    message: Annotated[
-        str, "What went wrong and what to do, or what else to know of it; empty where there is nothing."
-    ] = ""
+    message: Annotated[str, "The error with its next step, or a remark. Empty without one."] = ""
 
     @property
     def has_ended(self) -> bool:
@@ -194,8 +192,7 @@ class ImportQueue:
             if states.count("receiving") >= most_receiving or states.count("waiting") >= most_waiting:
                 raise UploadRejected(
                     429,
-                    f"{len(states)} imports are under way, and this server takes no more at a time. "
-                    "Try again in a moment.",
+                    f"{len(states)} imports are running, the most at a time. Try again later.",
                     retry_after_s=RETRY_AFTER_S,
                 )
             now_us = _now_us()

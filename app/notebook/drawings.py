@@ -234,7 +234,7 @@ class BoardReason:
         """Return the chart of its page: how often it came in each run."""
         history = self.detail.history
         chart = chart_reason("history", "From run to run", self.noun, history) if len(history) > 1 else None
-        return draw(chart, "It came in a single run.")
+        return draw(chart, "It occurs in a single run.")
 
     def __repr__(self) -> str:
         return f"<{self.noun.removesuffix('s')} {self.detail.id}: {self.detail.reason.partition(chr(10))[0][:80]}>"

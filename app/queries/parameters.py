@@ -190,5 +190,5 @@ BackendName = Annotated[str | None, "A backend with its config label, whole: `in
 BranchName = Annotated[str | None, "A branch, whole."]
 SINCE = Parameter("since", read=lambda name, text: read_date(name, text)[0])
 UNTIL = Parameter("until", read=lambda name, text: read_date(name, text)[1])
-SINCE_HELP = "The first day (UTC) or moment that runs started at: `2026-11-21`."
-UNTIL_HELP = "The last day (UTC) or moment that runs started at: `2026-11-21`."
+SINCE_HELP = "The first day or time (UTC) that runs started at: `2026-11-21`."
+UNTIL_HELP = "The last day or time (UTC) that runs started at: `2026-11-21`."

@@ -33,11 +33,11 @@ _RUNS, _MODELS = 10, 50
 
 @dataclass(frozen=True)
 class ValueChange:
-    """What a guard expected and what came."""
+    """Expected and actual value of a guard."""
 
     expected: Annotated[str | None, "Expected."]
-    actual: Annotated[str | None, "Came."]
-    count: Annotated[Count, "How often."]
+    actual: Annotated[str | None, "Occurrences."]
+    count: Annotated[Count, "Count."]
 
 
 @dataclass(frozen=True)

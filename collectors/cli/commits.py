@@ -48,7 +48,7 @@ def commits(db: str, repository: str, branch: str) -> None:
         print_message(f"older ones than these {MOST_COMMITS:,} were left out")
     elif oldest.parent_hash is None and _is_shallow(repository):
         print_message(
-            "the clone is shallow: what came before is not known; `git fetch --unshallow`, then this command again"
+            "the clone is shallow: earlier commits are not known; `git fetch --unshallow`, then this command again"
         )
 
 

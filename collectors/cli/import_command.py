@@ -102,7 +102,7 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--progress-lines",
     is_flag=True,
-    help="Print progress to stdout, a JSON object per line; end when nobody reads it.",
+    help="Print progress to stdout, a JSON object per line; end when its reader ends.",
     cls=Option,
     group=BOUNDS,
 )
@@ -352,7 +352,7 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
     if done.apart:
         remarks.append(
             f"the logs lie apart: some began more than {APART_US // 60_000_000} minutes after all others had ended; if "
-            "they are of several jobs, delete the run and import each by itself (--latest takes the newest)"
+            "they are of several runs, delete the run and import each by itself (--latest takes the newest)"
         )
     if group.ignored:
         names = ", ".join(group.ignored[:3]) + (" …" if len(group.ignored) > 3 else "")

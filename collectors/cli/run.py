@@ -136,7 +136,7 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
         if launch:
             launch.end(outcome)
     if launch and launch.recording.trouble is None and not quiet:
-        with unhindered("what was recorded cannot be said"):
+        with unhindered("the records cannot be counted"):
             print_message(closing_line(db, launch.manifest.run_id))
     return outcome
 
@@ -155,7 +155,7 @@ def open_launch(
         served = dashboard_command("serve", database=database)
         if launch.recording.recorder is not None:
             print_message(f"run {launch.manifest.run_id} is recorded in {database}; see it with: {served}")
-        with unhindered("what the hooks may not reach cannot be said"):
+        with unhindered("limits of the hooks are not known"):
             for warning in unreachable(command):
                 print_message(warning)
     return launch

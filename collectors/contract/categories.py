@@ -26,9 +26,7 @@ CATEGORIES: tuple[Category, ...] = (
         "Dispatch keys",
         "A tensor was of another kind to PyTorch's dispatcher: inference mode, a subclass, another layout or device.",
     ),
-    Category(
-        "tensor_aliasing", "Tensor aliasing", "The same tensor came in through two inputs that were distinct before."
-    ),
+    Category("tensor_aliasing", "Tensor aliasing", "Two inputs, distinct before, are the same tensor."),
     Category(
         "symbolic_shape",
         "Symbolic shape",

@@ -35,7 +35,7 @@ backend_compile_time_s|s|Time in the backend: AOTAutograd, inductor and below.
 inductor_compile_time_s|s|Time in inductor, code generation included.
 code_gen_time_s|s|Time in inductor's code generation, triton included.
 fail_type|text|Type of the exception that ended the compile.
-fail_reason|text|What that exception said.
+fail_reason|text|Message of that exception.
 fail_user_frame_filename|text|File of the user's frame where it failed.
 fail_user_frame_lineno|count|Line of the user's frame where it failed.
 non_compliant_ops|list|Custom operators that do not follow torch's rules.
@@ -109,7 +109,7 @@ tensorify_float_attempt|bool|Whether floats were turned into tensors.
 tensorify_float_success|bool|Whether that worked.
 tensorify_float_failure|list|Why it did not.
 recompile_reason|text|The newest cache entry's failed guard.
-recompile_user_contexts|list|What the program said about itself at the recompile.
+recompile_user_contexts|list|The program's own context at the recompile.
 num_graph_breaks|count|The process's graph breaks so far, where inductor compiled; no count of this compile.
 ir_count|count|Bytecode instructions of the function.
 cudagraph_skip_reason|text|Why inductor used no CUDA graph.

@@ -35,7 +35,7 @@ KINDS: dict[str, str] = {
     "bad_record": "a record of results without a model, a metric or a value; left out",
     "not_finite": "a number that is not finite; kept as text, because it is no measurement",
     "bad_number": "a text or a number below 0 where a count, a ratio or a time belongs; kept as text",
-    "duplicate_row": "a row that repeats what an earlier one said; the first is kept",
+    "duplicate_row": "a row that repeats an earlier one, which is kept",
     "duplicate_column": "a column whose name another one has; kept under a name of its own",
     "conflict_marker": "a line that a merge conflict left behind",
     "misplaced_phases": "compile phases that lie under another model's heading; left out: the JSON has them",

@@ -73,7 +73,7 @@ class Cause:
     compile_keys: Annotated[tuple[int, ...], "`id` of each compile that a fix would shorten or save."] = ()
     content_ids: tuple[int, ...] = field(default=(), metadata=_PRIVATE)  # of its graph breaks, or recompile causes
     fingerprints: Annotated[tuple[str, ...], "Fingerprints of its graph breaks, or recompile causes."] = ()
-    hints: Annotated[tuple[str, ...], "What to do, in torch's words."] = ()
+    hints: Annotated[tuple[str, ...], "torch's hints."] = ()
     hint_warnings: Annotated[tuple[HintWarning, ...], "Those of the hints that have no effect here, and why."] = ()
     code: Annotated[SourceLines | None, "The user's source around it; null where it was not kept."] = None
     fixes: tuple[SuggestedFix, ...] = field(default=(), metadata=_PRIVATE)

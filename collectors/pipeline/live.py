@@ -143,7 +143,7 @@ class Recording:
         self._release()
         if not self.folder.exists():
             if self.trouble is not None:
-                self.print_line(f"the spool {self.folder} was deleted; what came after that is lost: {self.trouble}")
+                self.print_line(f"the spool {self.folder} was deleted; later records are lost: {self.trouble}")
         elif self.trouble is not None:
             self._print_trouble(self.trouble, at_end=True)
         else:

@@ -85,7 +85,7 @@ class Execution:
             if path not in loaded:
                 return (
                     f"{os.path.basename(path)} was not imported by the program, so its patched copy had no part in it "
-                    "(a file that is read by other ways than Python's import is not reached)"
+                    "(only Python's import reads the copy)"
                 )
         return None
 

@@ -53,7 +53,7 @@ class RunReport:
     graph_count: Annotated[Count, "Graphs that AOTAutograd compiled."]
     trained_count: Annotated[Count, "Of these, with a backward."]
     plain_count: Annotated[Count, "Of these, with nothing but the plain wrapper."]
-    findings: Annotated[tuple[RunWrapperCost, ...], "Distinct findings, that of the most graphs first."]
+    findings: Annotated[tuple[RunWrapperCost, ...], "Work of the wrappers, most graphs first."]
 
 
 def explain_graphs(

@@ -93,10 +93,10 @@ class GuardOrigin:
 
 @dataclass(frozen=True)
 class GuardFix:
-    """One thing to do."""
+    """A suggested fix."""
 
-    title: Annotated[str, "What to do."]
-    seen: Annotated[str, "Why it is said of this run."]
+    title: Annotated[str, "The fix."]
+    seen: Annotated[str, "Why it applies to this run."]
     code: Annotated[str, "What to write."]
     since: Annotated[str, "The first torch that has it."]
     risk: Annotated[str, "What it gives up."]

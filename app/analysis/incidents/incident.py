@@ -36,7 +36,7 @@ class CauseCheck:
     """One check of a likely cause."""
 
     passed: Annotated[bool, "Whether it speaks for the cause."]
-    text: Annotated[str, "What was checked, and the result."]
+    text: Annotated[str, "Each check and its result."]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class IncidentCause:
 
 @dataclass(frozen=True)
 class HeadlineMetric:
-    """One of the changes that say most of an incident."""
+    """One of the most telling changes of an incident."""
 
     change_id: Annotated[str, "ID of the change."]
     subject: Annotated[str, "The model, suite or program."]
@@ -88,13 +88,13 @@ class HeadlineMetric:
 
 @dataclass(frozen=True)
 class Incident:
-    """What came in with one change: series changes with their likely cause, one status and one discussion."""
+    """Series changes of one commit range with their likely cause, one status and one discussion."""
 
     id: Annotated[str, "Its id: the same when it is detected anew."]
     title: Annotated[str, "What is worse and why, in one line."]
     direction: Annotated[str, one_of(DIRECTIONS), "`worse`; improvements and neutral changes are never open."]
     state: Annotated[str, one_of(STATES), "Detection state."]
-    status: Annotated[str, one_of(STATUSES), "What people made of it; ignored ones send no alerts."]
+    status: Annotated[str, one_of(STATUSES), "Triage status. Ignored incidents send no alerts."]
     owner: Annotated[str | None, "Who acknowledged or ignored it."]
     reason: Annotated[str | None, "Why it is ignored."]
     suite: Annotated[str, "The suite; empty for recorded programs without one."]

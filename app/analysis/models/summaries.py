@@ -113,7 +113,7 @@ def filter_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = 
 def format_number(metric: Metric, value: float | None, definition: Definition) -> str:
     """Write one number of a suite; where there is none, why."""
     if value is None:
-        return "not defined" if metric.name == "pass_ratio" and not definition.has_pass_rate else "not measured"
+        return "not checked" if metric.name == "pass_ratio" and not definition.has_pass_rate else "not measured"
     return format_value(metric, value)
 
 

@@ -27,7 +27,7 @@ class FixAdvice:
     """A fix of a cause: what to change, when it applies and what it costs."""
 
     id: Annotated[str, "Its name in the catalogue."]
-    title: Annotated[str, "What to do."]
+    title: Annotated[str, "The fix."]
     applies: Annotated[str, "When it applies."]
     cost: Annotated[str, "What it costs."]
     helps: Annotated[bool, "False where nothing is known to help, or nothing is to be fixed."]
@@ -40,7 +40,7 @@ class FixAdvice:
 
 @dataclass(frozen=True)
 class TriedFix:
-    """What came of a fix that was tried on this run's program."""
+    """Result of a fix that was tried on this run's program."""
 
     outcome: Annotated[str, "improved, unchanged, worse, different, failed, not_applied or interrupted."]
     label: Annotated[str, "The outcome in words."]
@@ -72,7 +72,7 @@ class CauseRow(Cause):
 
     @property
     @published
-    def reason_id(self) -> Annotated[ContentId, "`id` of its first distinct graph break, or recompile cause."]:
+    def reason_id(self) -> Annotated[ContentId, "`id` of its first graph break, or recompile cause."]:
         """Return the id of its page over all runs."""
         return format_id(self.content_ids[0])
 

@@ -40,7 +40,7 @@ class Problem:
     function: FunctionName
     file: FileName
     line: LineNumber
-    advice: Annotated[str, "What to do."]
+    advice: Annotated[str, "The fix."]
     tab: Annotated[str, "The tab of the run's page that has the details."]
     cost_us: Annotated[DurationUs | None, "Compile time that it cost."] = None
     code: Annotated[str | None, "A line of code or a reason."] = None

@@ -17,7 +17,7 @@ from compileboard.app.screens.fleet.runs import RunJson, describe_runs
 class AuditFilter:
     """Which changes."""
 
-    subject: Annotated[str | None, "The id of what was changed: a run's, an incident's, a baseline's name."] = None
+    subject: Annotated[str | None, "The ID of the subject: a run's, an incident's, a baseline's name."] = None
 
 
 @operation("/deleted_runs")

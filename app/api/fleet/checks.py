@@ -24,7 +24,7 @@ from compileboard.collectors.store.rollups.results import fill
 
 @dataclass(frozen=True)
 class KeptDistinct:
-    """A distinct graph break or cause of recompiles, as a baseline keeps it."""
+    """A graph break or recompile cause in a baseline."""
 
     fingerprint: Annotated[str, "What makes it the same in another run."]
     kind: Annotated[str | None, "torch's id of a graph break, the category of a guard."]
@@ -32,17 +32,17 @@ class KeptDistinct:
     function: FunctionName
     file: FileName
     line: LineNumber
-    count: Annotated[Count, "How often it came."]
+    count: Annotated[Count, "Occurrences."]
     result: Annotated[str | None, "The result whose process had it; null where that is not known."]
 
 
 @dataclass(frozen=True)
 class KeptResult:
-    """What is kept of one model."""
+    """One model in a baseline."""
 
     model: Annotated[str, "The model's name."]
     series: Annotated[dict[str, Any], "Suite, mode, dtype and so on."]
-    values: Annotated[dict[str, Any], "What was measured, by upstream's column names."]
+    values: Annotated[dict[str, Any], "The measured values, by upstream's column names."]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BaselineDetail(BaselineRow):
 
     environment: Annotated[dict[str, str], "What speeds depend on: the hardware, torch's version."]
     results: Annotated[list[KeptResult], "Results."]
-    graph_breaks: Annotated[list[KeptDistinct] | None, "Distinct graph breaks; null where none could be recorded."]
+    graph_breaks: Annotated[list[KeptDistinct] | None, "Graph breaks. null where not recorded."]
     recompile_causes: Annotated[list[KeptDistinct] | None, "Causes of recompiles; null where none could be recorded."]
 
 
@@ -88,7 +88,7 @@ _SERIES = ("suite", "mode", "dtype", "device", "backend", "dynamic", "batch_size
 
 @operation("/baselines")
 def list_baselines(page: PageQuery) -> Page[BaselineRow]:
-    """List what people keep to compare with, by name."""
+    """List stored baselines, by name."""
     return list_stored(get_reader(), page.cursor, page.limit)
 
 

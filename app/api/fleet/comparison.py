@@ -43,7 +43,7 @@ class CompareDelta(Change):
 
     verdict: Annotated[str, one_of(LABELS), "What it means."]
     method: Annotated[str, one_of(METHODS), "What the verdict rests on."]
-    detail: Annotated[str, "How that came out."]
+    detail: Annotated[str, "Its outcome."]
     basis: Annotated[str, "What the verdict rests on: the samples a side, and how far they scatter."]
     p_value: Annotated[float | None, "Of the Mann–Whitney U test."]
     ratio_low: Annotated[float | None, "Where the interval of new ÷ base begins."]
@@ -62,13 +62,13 @@ class DistinctChangeJson:
     line: LineNumber
     model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
     word: Annotated[str, one_of(WORDS), "What became of it."]
-    base_count: Annotated[Count, "How often on base."]
-    new_count: Annotated[Count, "How often in new."]
+    base_count: Annotated[Count, "Occurrences in base."]
+    new_count: Annotated[Count, "Occurrences in new."]
 
 
 @dataclass(frozen=True)
 class CompareDistinct:
-    """Distinct graph breaks or causes of recompiles."""
+    """Graph breaks or recompile causes."""
 
     not_compared: Annotated[str | None, "Why they are not compared."]
     left_out_count: Annotated[Count, "Those of models or experiments that only one side has."]
@@ -147,7 +147,7 @@ class ComparedFunction:
 class ComparisonJson:
     """What changed from base to new, over what both sides have."""
 
-    base: Annotated[ComparedSide, "What was."]
+    base: Annotated[ComparedSide, "The base."]
     new: Annotated[ComparedSide, "What is judged."]
     anyway: Annotated[bool, "Whether numbers across machines are compared as well."]
     refused: Annotated[list[str], "What makes the numbers lie, so that they are not compared."]

@@ -31,7 +31,7 @@ class BreakSort:
 
 @dataclass(frozen=True)
 class DistinctBreakDetail(DistinctBreak):
-    """One distinct graph break over all runs."""
+    """One graph break over all runs."""
 
     stack: Stack
     text: Annotated[str | None, "All that torch wrote, the newest time."]
@@ -42,7 +42,7 @@ class DistinctBreakDetail(DistinctBreak):
 
 @dataclass(frozen=True)
 class BreakTrends(Trends):
-    """Distinct graph breaks over runs."""
+    """Graph breaks over runs."""
 
     summary: Annotated[BreakSummary, "Sums."]
 

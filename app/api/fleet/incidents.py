@@ -1,4 +1,4 @@
-"""Incidents, their changes, and what people do with them."""
+"""Incidents, their changes, and their triage."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from compileboard.collectors.store.dashboard.incidents import ACTIONS, AUTHOR_LI
 
 @dataclass(frozen=True)
 class SeriesChangeJson(SeriesChange):
-    """A lasting change of one series. Of the series, an empty text or a 0 is what was not said."""
+    """A change of one series. An empty text or a 0 of the series is not recorded."""
 
     sentence: Annotated[str, "What it is, in one line."]
     measured_as: Annotated[str, "Configuration of the series, in words."]
-    range: Annotated[str, "Between which runs or commits it came, in words."]
-    confidence: Annotated[str, "How sure it is, in words."]
+    range: Annotated[str, "Its range of runs or commits, in words."]
+    confidence: Annotated[str, "Confidence, in words."]
     before: Annotated[
         dict[str, Any] | None, "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known."
     ]
@@ -56,9 +56,9 @@ class SeriesChangeJson(SeriesChange):
 
 @dataclass(frozen=True)
 class CommentJson:
-    """What one person did with an incident, or said of it."""
+    """One action or comment of a person on an incident."""
 
-    action: Annotated[str, one_of(ACTIONS), "What was done."]
+    action: Annotated[str, one_of(ACTIONS), "The action."]
     author: Annotated[str, "The person's name, as given."]
     text: Annotated[str | None, "The comment, or the reason."]
     time_us: EventTime
@@ -74,7 +74,7 @@ class IncidentDetailJson(Incident):
 
 @dataclass(frozen=True)
 class CommentBody:
-    """Who does what, and why."""
+    """An action with the author's name and reason."""
 
     author: Annotated[str, Keywords(minLength=1, maxLength=AUTHOR_LIMIT), "Your name."]
     text: Annotated[

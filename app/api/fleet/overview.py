@@ -1,4 +1,4 @@
-"""What is in this database, and the verdict on it."""
+"""The contents of this database and their verdict."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class OverviewScope:
 
 @dataclass(frozen=True)
 class Overview:
-    """What is in this database, and the verdict on it."""
+    """The contents of this database and their verdict."""
 
-    verdict: Annotated[PageVerdict, "What the overview says first."]
+    verdict: Annotated[PageVerdict, "The verdict of the overview."]
     tiles: Annotated[
         list[HeadlineTile], "The numbers of the suite that was measured last; one without value is absent."
     ]

@@ -22,7 +22,7 @@ from compileboard.app.queries.fleet.runs import Slot
 from compileboard.app.queries.page import Page, read_content_id
 from compileboard.app.screens.fleet.reasons import ReasonScreen, build_reason_runs
 
-History = Annotated[list[HistoryPoint], "How often it came in each of the newest 200 runs, oldest first."]
+History = Annotated[list[HistoryPoint], "Occurrences in each of the newest 200 runs, oldest first."]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class CauseSort:
 
 @dataclass(frozen=True)
 class CauseDetail(RecompileCause):
-    """One cause of recompiles over all runs."""
+    """One recompile cause over all runs."""
 
     values: Annotated[list[ValueChange], "The 12 most frequent pairs among the newest thousand failures."]
     events: Annotated[list[CauseEvent], "The newest 20."]
@@ -35,7 +35,7 @@ class CauseDetail(RecompileCause):
 
 @dataclass(frozen=True)
 class CauseTrends(Trends):
-    """Causes of recompiles over runs."""
+    """Recompile causes over runs."""
 
     summary: Annotated[CauseSummary, "Sums."]
 

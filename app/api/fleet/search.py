@@ -1,4 +1,4 @@
-"""What a search finds."""
+"""Search results."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ class SearchHit:
     run_id: RunId
     run_name: Annotated[str, "The run's title, or its name."]
     kind: KindOfText
-    ref_id: Annotated[
-        int | str, "`id` of what it is the text of: the artifact, distinct graph break, recompile, failure."
-    ]
+    ref_id: Annotated[int | str, "`id` of what it is the text of: the artifact, graph break, recompile, failure."]
     compile_key: CompileKey
     compile_id: CompileId
     function: FunctionName
@@ -62,7 +60,7 @@ class SearchHit:
 
 @dataclass(frozen=True)
 class SearchGroupJson:
-    """What was found of one kind."""
+    """Results of one kind."""
 
     kind: KindOfText
     count: Annotated[Count, "Texts that were found; at most 500 are counted."]
@@ -73,7 +71,7 @@ class SearchGroupJson:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found."""
+    """Search results."""
 
     groups: Annotated[list[SearchGroupJson], "Kinds of which something was found."]
     run_count: Annotated[Count, "Runs that were looked in."]

@@ -24,7 +24,7 @@ from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 DefinitionName = Annotated[
     str | None,
     Parameter(choices=tuple(DEFINITIONS)),
-    "How a suite is summed up; where it is not given `hud`, or `summarize_perf` where nobody checked accuracy.",
+    "Formula of a suite's summary. Default: `hud`, or `summarize_perf` without checked accuracy.",
 ]
 
 
@@ -40,7 +40,7 @@ class SummaryDefinition:
 
 @dataclass(frozen=True)
 class SetSummaryJson(SetFields):
-    """What the models that were measured alike come to. null is what was not measured, and never 0."""
+    """Summary of the models of one configuration. null is not measured, never 0."""
 
     total_count: Annotated[Count, "Models."]
     measured_count: Annotated[Count, "Models that were measured."]
@@ -53,14 +53,14 @@ class SetSummaryJson(SetFields):
     abs_latency_ms: Annotated[float | None, "Mean latency, compiled. Milliseconds."]
     compression_ratio: Annotated[float | None, "Peak memory eager ÷ compiled, over the models."]
     dynamo_peak_mem_gb: Annotated[float | None, "Mean peak memory, compiled. GB of 10^9 bytes."]
-    graph_breaks_per_model: Annotated[float | None, "Mean of the models that were counted; alike by every definition."]
-    recompiles_per_model: Annotated[float | None, "Mean of the models that were counted; alike by every definition."]
+    graph_breaks_per_model: Annotated[float | None, "Mean of the counted models, equal in every formula."]
+    recompiles_per_model: Annotated[float | None, "Mean of the counted models, equal in every formula."]
     is_incomplete: Annotated[bool, "Whether models failed that a usual run measures: its means are of the others."]
 
 
 @dataclass(frozen=True)
 class SummaryJson:
-    """What a run's benchmark results come to, by one definition."""
+    """Summary of a run's benchmark results by one formula."""
 
     run: Annotated[TrendRun, "The run."]
     definition: Annotated[SummaryDefinition, "How it counts."]
@@ -72,7 +72,7 @@ class SummaryJson:
 
 @dataclass(frozen=True)
 class TrendMetric:
-    """What is drawn."""
+    """The drawn metric."""
 
     name: Annotated[str, "Its name."]
     label: Annotated[str, "Its name in words."]
@@ -130,9 +130,9 @@ class TrendSeriesJson:
 class TrendJson:
     """A metric over time."""
 
-    metric: Annotated[TrendMetric, "What is drawn."]
+    metric: Annotated[TrendMetric, "The drawn metric."]
     axis: Annotated[str, one_of(name for name, _label in AXES), "What the points are ordered by."]
-    definition: Annotated[str | None, one_of(DEFINITIONS), "By which definition a suite was summed up."]
+    definition: Annotated[str | None, one_of(DEFINITIONS), "Formula of the suite's summary."]
     notes: Annotated[list[str], "What is left out, in words."]
     series: Annotated[list[TrendSeriesJson], "The newest first."]
 
@@ -151,14 +151,12 @@ class SummaryQuery:
 
 @dataclass(frozen=True)
 class TrendQuery:
-    """What is drawn."""
+    """The drawn metric."""
 
     metric: Annotated[str | None, f"`speedup` where it is not given; {', '.join(CHOICES)}."] = None
     model: Annotated[str | None, "A model's name, whole; the suite where it is not given."] = None
     function: Annotated[str | None, Parameter(most=0), "A function's `id`: its recompiles."] = None
-    break_: Annotated[str | None, Parameter("break", most=0), "A distinct graph break's `id`: how often it came."] = (
-        None
-    )
+    break_: Annotated[str | None, Parameter("break", most=0), "A graph break's `id`: its occurrences."] = None
     category: Annotated[str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."] = None
     definition: DefinitionName = None
     axis: Annotated[str, Parameter(choices=tuple(name for name, _label in AXES)), "What points are ordered by."] = (

@@ -58,7 +58,7 @@ class ArtifactDiffJson:
 
     a: Annotated[ArtifactJson, "The left one."]
     b: Annotated[ArtifactJson, "The right one."]
-    remark: Annotated[str, "What was not compared, and why; empty if all was."]
+    remark: Annotated[str, "Comparisons left out, with the reason. Empty without one."]
     identical: Annotated[bool | None, "Whether the texts are the same to the last character."] = None
     equivalent: Annotated[bool | None, "Whether they are the same but for what is ignored."] = None
     changed_count: Annotated[Count | None, "Lines that changed."] = None

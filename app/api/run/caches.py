@@ -34,7 +34,7 @@ Differs = Annotated[str | None, "What differs from the nearest earlier key, in a
 class LookupsQuery:
     """How much is said of each look-up."""
 
-    differs: Annotated[bool, Parameter(choices=("yes",)), "`yes`: say what each miss differs in, of 20 look-ups."] = (
+    differs: Annotated[bool, Parameter(choices=("yes",)), "`yes`: the differences of each miss, for 20 lookups."] = (
         False
     )
 
@@ -59,7 +59,7 @@ class KeyComponent:
 
 @dataclass(frozen=True)
 class NearestLookup:
-    """The earlier look-up whose key differs least."""
+    """The earlier lookup whose key differs least."""
 
     id: RowId
     run_id: Annotated[str, "Its run's id."]
@@ -74,7 +74,7 @@ class NearestLookup:
 
 @dataclass(frozen=True)
 class CacheLookupDetail(CacheLookup):
-    """One look-up in a cache with its key."""
+    """One cache lookup with its key."""
 
     file: FileName
     line: LineNumber
@@ -83,8 +83,8 @@ class CacheLookupDetail(CacheLookup):
     traceback: Annotated[str | None, "Of a bypass: where torch decided it."]
     key_remark: Annotated[str | None, "Why no components are here; null where they are."]
     components: Annotated[list[KeyComponent], "What the key is made of, in torch's order."]
-    looked_at_count: Annotated[Count, "Earlier look-ups that a miss was compared with."]
-    nearest: Annotated[NearestLookup | None, "The earlier look-up whose key differs least."]
+    looked_at_count: Annotated[Count, "Earlier lookups that a miss was compared with."]
+    nearest: Annotated[NearestLookup | None, "The earlier lookup whose key differs least."]
     changed: Annotated[tuple[ComponentChange, ...] | None, "What matters most first; null where nothing was compared."]
     only_in_miss: Annotated[
         tuple[ComponentChange, ...] | None, "What matters most first; null where nothing was compared."
@@ -97,18 +97,18 @@ class CacheLookupDetail(CacheLookup):
 
 @dataclass(frozen=True)
 class LookupSummary(CacheLookup):
-    """One look-up in a cache."""
+    """One cache lookup."""
 
     differs: Differs
 
 
 @dataclass(frozen=True)
 class CachesReport:
-    """What a run's caches answered."""
+    """Cache results of a run."""
 
     results: Annotated[Sequence[CacheResult], "By cache, result and reason: at most 200."]
-    lookups: Annotated[list[LookupSummary], "One page of look-ups as they came; with `differs=yes` at most 20."]
-    next: Annotated[str | None, "`cursor` of the next page of look-ups, null on the last."]
+    lookups: Annotated[list[LookupSummary], "One page of lookups in order of time. With `differs=yes` at most 20."]
+    next: Annotated[str | None, "`cursor` of the next page of lookups, null on the last."]
 
 
 _RUN = "/runs/<run_id>/caches"
@@ -116,7 +116,7 @@ _RUN = "/runs/<run_id>/caches"
 
 @operation(_RUN)
 def get_caches(detail: RunDetail, query: LookupsQuery, page: PageQuery) -> CachesReport:
-    """Return what a run's caches answered by result and reason, and its look-ups as they came."""
+    """Return a run's cache results by reason, and its cache lookups in order of time."""
     explain_count = MOST_EXPLAINED if query.differs else 0
     limit = min(page.limit, explain_count or page.limit)
     screen = build_caches(get_reader(), detail.run.id, page.cursor, limit, explain_count=explain_count)

@@ -52,7 +52,7 @@ class BreakOfRun:
         int | None,
         Parameter(read=check_content_id),
         fields.ID_PATTERN,
-        "Only the events of this distinct graph break.",
+        "Only the occurrences of this graph break.",
     ] = None
 
 
@@ -116,7 +116,7 @@ class CompileDetail(CompileRow):
     recompiles: Annotated[Sequence[RecompileRow], "The recompile that it is, if any."]
     graph_breaks: Annotated[Sequence[GraphBreakRow], "Its graph breaks."]
     failures: Annotated[Sequence[FailureRow], "What it raised."]
-    cache_lookups: Annotated[Sequence[CacheLookup], "Its look-ups in caches."]
+    cache_lookups: Annotated[Sequence[CacheLookup], "Its cache lookups."]
     cudagraph_skips: Annotated[Sequence[CudagraphSkip], "The CUDA graphs it could not use."]
 
 
@@ -166,7 +166,7 @@ def list_chains(detail: RunDetail, page: PageQuery) -> Page[Chain]:
 
 @operation(f"{_RUN}/recompile_causes")
 def list_causes(detail: RunDetail, page: PageQuery) -> Page[RunCause]:
-    """List what a run's recompiles were for, the most compile time first."""
+    """List a run's recompile causes, most compile time first."""
     return recompiles.list_causes(get_reader(), detail.run.id, page.cursor, page.limit, of_older_entries=True)
 
 
@@ -178,7 +178,7 @@ def list_limit_hits(detail: RunDetail, page: PageQuery) -> Page[LimitHit]:
 
 @operation(f"{_RUN}/failures")
 def list_failures(detail: RunDetail, page: PageQuery) -> Page[FailureRow]:
-    """List what a run's compiles raised, what compiled code raised while it ran, and what ended the program."""
+    """List a run's failures: of compiles, of running compiled code, and of the program."""
     return failures.list_failures(get_reader(), detail.run.id, page.cursor, page.limit)
 
 
@@ -202,5 +202,5 @@ def list_processes(detail: RunDetail, page: PageQuery) -> Page[ProcessRow]:
 
 @operation(f"{_RUN}/notes")
 def list_notes(detail: RunDetail, page: PageQuery) -> Page[NoteRow]:
-    """List records of torch's that this version has no decoder for, as they came."""
+    """List records of torch's that this version has no decoder for."""
     return run.list_notes(get_reader(), detail.run.id, page.cursor, page.limit)

@@ -40,7 +40,7 @@ class GuardSort:
 
 @dataclass(frozen=True)
 class GuardSums(GuardTotals):
-    """What a run's guards come to."""
+    """Totals of a run's guards."""
 
     kinds: Kinds
     roots: Roots
@@ -63,8 +63,8 @@ class GuardNodeJson:
     file: FileName
     line: LineNumber
     function: FunctionName
-    hint: Annotated[str | None, "What torch says to do."]
-    remark: Annotated[str | None, "What else torch says beside the line."]
+    hint: Annotated[str | None, "torch's hint."]
+    remark: Annotated[str | None, "torch's remark on the line."]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class GuardTreeJson(GuardSet):
 
 @dataclass(frozen=True)
 class GuardChangeJson:
-    """One place, another expected value."""
+    """One guard with another expected value."""
 
     before: Annotated[GuardNodeJson, "As it was."]
     after: Annotated[GuardNodeJson, "As it is."]
@@ -93,7 +93,7 @@ class GuardChangeJson:
 
 @dataclass(frozen=True)
 class GuardDiffJson:
-    """The guards of two compiles compared; null where one of them is not kept."""
+    """The guards of two compiles compared. null where one is not recorded."""
 
     a: Annotated[GuardSet, "The earlier one."]
     b: Annotated[GuardSet, "The later one."]
@@ -114,7 +114,7 @@ def list_guard_sets(detail: RunDetail, order: GuardSort, page: PageQuery) -> Pag
 
 @operation(f"{_RUN}/sums")
 def get_sums(detail: RunDetail) -> GuardSums:
-    """Return what a run's guards come to, and what to do about them."""
+    """Return the totals of a run's guards, and their fixes."""
     screen = build_guards(get_reader(), detail.run.id, limit=1)
     sums = screen.sums
     return GuardSums(

@@ -44,8 +44,8 @@ class RunDetailJson(RunFactsJson):
     problems: Annotated[Sequence[Problem], "What is wrong beside graph breaks and recompiles, what failed first."]
     phases_us: PhaseTimes
     outcomes: Annotated[dict[str, Count], "Compiles by outcome."]
-    distinct_break_count: Annotated[Count, "Distinct graph breaks."]
-    cache_results: Annotated[Sequence[CacheResult], "Cache look-ups by cache, result and reason: at most 200."]
+    distinct_break_count: Annotated[Count, "Graph breaks."]
+    cache_results: Annotated[Sequence[CacheResult], "Cache lookups by cache, result and reason: at most 200."]
     configs: Annotated[Sequence[ConfigUse], "Configuration texts: at most 200."]
     changed_settings: Annotated[Sequence[SettingChange], "Settings that differ from torch's defaults."]
     trace_files: Annotated[Sequence[TraceFile], "Kept trace logs."]
@@ -112,7 +112,7 @@ def get_compile(detail: RunDetail, key: str) -> CompileDetail:
 
 @operation("/runs/<run_id>/configs/<config_hash>")
 def get_config(detail: RunDetail, config_hash: str) -> ConfigText:
-    """Return one configuration text: what a `config_hash` stands for."""
+    """Return the configuration text of a `config_hash`."""
     screen = build_config(get_reader(), detail.run.id, config_hash)
     if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no configuration text {config_hash[:40]}.")

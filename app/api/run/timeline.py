@@ -46,9 +46,9 @@ class TraceEvent:
     ts: Annotated[TimeUs, "When it began."]
     pid: Annotated[int, "The process: its rank, else its pid."]
     tid: Annotated[int, "torch's number of the thread."]
-    args: Annotated[Any, "`compile_id` and what torch said of the phase."]
+    args: Annotated[Any, "`compile_id` and torch's details of the phase."]
     dur: Annotated[Count, Unit("Microseconds."), "How long it took."] = field(metadata=OPTIONAL)
-    s: Annotated[str, one_of(("t",)), "The scope of a moment."] = field(metadata=OPTIONAL)
+    s: Annotated[str, one_of(("t",)), "The scope of an instant."] = field(metadata=OPTIONAL)
     cat: Annotated[str, "The phase of a compile."] = field(metadata=OPTIONAL)
 
 
@@ -86,10 +86,8 @@ class TraceQuery:
 class WindowQuery:
     """Which part of a timeline is given."""
 
-    from_us: Annotated[
-        int | None, _MOMENT, "Where the window begins; the run's first moment where it is not given."
-    ] = None
-    to_us: Annotated[int | None, _MOMENT, "Where the window ends; the run's last moment where it is not given."] = None
+    from_us: Annotated[int | None, _MOMENT, "Start of the window. Default: the run's first time."] = None
+    to_us: Annotated[int | None, _MOMENT, "End of the window. Default: the run's last time."] = None
     width: Annotated[int, _WIDTH, "How many columns the window is drawn with."] = DEFAULT_COLUMNS
     idle: Annotated[
         bool,
@@ -117,13 +115,13 @@ class TimelineLane:
         "it, their time together.",
     ]
     marks: Annotated[
-        list[int], "Moments, three numbers each: place in `names`, time since `first_us`, how many in its bucket."
+        list[int], "Instants, three numbers each: index in `names`, time since `first_us`, count in its bucket."
     ]
 
 
 @dataclass(frozen=True)
 class TimelineWindowJson:
-    """A window of a timeline; without lanes and moments where no phase was recorded."""
+    """A window of a timeline, without lanes and instants where no phase was recorded."""
 
     first_us: Annotated[TimeUs | None, "When the run's first phase began."]
     last_us: Annotated[TimeUs | None, "When its last phase ended."]

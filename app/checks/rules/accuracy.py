@@ -70,7 +70,7 @@ def check_csv(actual: Side, _expected: Side, _options: RuleOptions) -> list[Rule
     for row in actual.rows:
         accuracy = row.cells.get("accuracy")
         if is_empty(accuracy):
-            verdicts.append(CSV_RULE.make(row.name, "FAIL", "no accuracy was said"))
+            verdicts.append(CSV_RULE.make(row.name, "FAIL", "no accuracy recorded"))
         else:
             verdicts.append(CSV_RULE.make(row.name, "PASS" if "pass" in str(accuracy) else "FAIL", str(accuracy)))
     return verdicts

@@ -52,15 +52,15 @@ CHANNELS = ("page", "api", "command", "server")
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One change that somebody made."""
+    """One change made by a person."""
 
     id: Annotated[int, "Its number."]
     time_us: EventTime
     action: Annotated[
         str,
-        "What was done: `run.delete`, `run.restore`, `run.annotate`, `incident.comment`, `import.done` …",
+        "The action: `run.delete`, `run.restore`, `run.annotate`, `incident.comment`, `import.done` …",
     ]
-    subject: Annotated[str, "The id of what was changed."]
+    subject: Annotated[str, "The ID of the subject."]
     detail: Annotated[str | None, "More of it."]
     channel: Annotated[str, one_of(CHANNELS), "By which way."]
     actor: Annotated[str | None, "Of a command: user@host."]

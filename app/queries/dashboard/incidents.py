@@ -176,7 +176,7 @@ class IncidentFilter:
     status: Annotated[
         str | None,
         Parameter(choices=STATUS_CHOICES, default=NOT_IGNORED, read=_read_choice),
-        "What people made of it; `not_ignored` where it is not given.",
+        "Triage status. Default: `not_ignored`.",
     ] = None
     direction: Annotated[
         str | None, Parameter(choices=DIRECTIONS), "`worse`, `better` or `changed`: only what is worse is ever open."

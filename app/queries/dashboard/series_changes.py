@@ -54,7 +54,7 @@ limit 1000000
 
 @dataclass(frozen=True)
 class SeriesChange:
-    """A lasting change of one series. Of the series, an empty text or a 0 is what was not said.
+    """A change of one series. An empty text or a 0 of the series is not recorded.
 
     `before_run_id` is the newest run surely before; the change came with `first_run_id`, or anywhere from `low_run_id`
     to `high_run_id`. A change is confirmed when a run after the one that let it be found still shows it:
@@ -62,7 +62,7 @@ class SeriesChange:
     """
 
     id: Annotated[str, "Its id: it stays while more runs say it better."]
-    kind: Annotated[str, one_of(KINDS), "How it changed: at once, little by little, or no longer measured."]
+    kind: Annotated[str, one_of(KINDS), "Change point, gradual change, or stopped reporting."]
     direction: Annotated[str, one_of(DIRECTIONS), "Which way."]
     state: Annotated[str, one_of(STATES), "What detection thinks of it."]
     subject: Annotated[

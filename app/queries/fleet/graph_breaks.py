@@ -30,7 +30,7 @@ class BreakFilter:
 
 @dataclass(frozen=True)
 class DistinctBreak(fields.TitledBreak):
-    """One distinct graph break with what it came to in the runs looked at."""
+    """One graph break with its totals over the chosen runs."""
 
     id: Annotated[fields.ContentId, "Its id, the same in every database."]
     fingerprint: fields.Fingerprint
@@ -57,9 +57,9 @@ class DistinctBreak(fields.TitledBreak):
 
 @dataclass(frozen=True)
 class BreakSummary:
-    """Totals of distinct graph breaks."""
+    """Totals of graph breaks."""
 
-    distinct_count: Annotated[fields.Count, "Distinct graph breaks."]
+    distinct_count: Annotated[fields.Count, "Graph breaks."]
     function_count: Annotated[fields.Count, "Functions."]
     run_count: Annotated[fields.Count, "Runs that have any."]
     break_count: Annotated[fields.Count, "Graph breaks."]
@@ -77,7 +77,7 @@ class BreakEvent:
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
     line: fields.LineNumber
-    outcome: Annotated[str, "What came of it."]
+    outcome: Annotated[str, "Its outcome."]
     time_us: fields.EventTime
     compile_outcome: Annotated[str | None, "What became of the compile."]
     compile_us: fields.CompileUs

@@ -109,7 +109,7 @@ class ModelFilter:
     device: DeviceName = None
     backend: BackendName = None
     status: Annotated[str | None, Parameter(choices=STATUSES), "What became of the model."] = None
-    accuracy: Annotated[str | None, Parameter(choices=ACCURACIES), "What its accuracy check came to."] = None
+    accuracy: Annotated[str | None, Parameter(choices=ACCURACIES), "Result of its accuracy check."] = None
     run: Annotated[str | None, "A run's id: its results instead of the newest of each model."] = None
 
 

@@ -24,7 +24,7 @@ class DatabaseTotals:
     compile_count: Annotated[fields.Count, "Compiles."]
     recompile_count: Annotated[fields.Count, "Recompiles."]
     graph_break_count: Annotated[fields.Count, "Graph breaks."]
-    recompile_limit_count: Annotated[fields.Count, "Compiles that hit the recompile limit."]
+    recompile_limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit."]
     failure_count: Annotated[fields.Count, "Failed compiles."]
     runtime_failure_count: Annotated[fields.Count, "Exceptions while compiled code ran, or that ended a program."]
     failed_run_count: Annotated[fields.Count, "Runs with a failure of either kind, or a failed result."]
@@ -57,7 +57,7 @@ class RunPoint:
 
 @dataclass(frozen=True)
 class TopBreak:
-    """One distinct graph break."""
+    """One graph break."""
 
     distinct_id: fields.BreakId
     gb_id: fields.GbId
@@ -97,7 +97,7 @@ class TopFunction:
     name: Annotated[str, "Qualified name."]
     file: Annotated[str, "File."]
     recompile_count: Annotated[fields.Count, "Recompiles."]
-    recompile_limit_count: Annotated[fields.Count, "Compiles that hit the recompile limit."]
+    recompile_limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit."]
     compile_count: Annotated[fields.Count, "Compiles."]
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs

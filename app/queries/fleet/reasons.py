@@ -270,13 +270,13 @@ TrendLine = Annotated[list[float], "Mean count a run, one number for each of `sl
 
 @dataclass(frozen=True)
 class KindTrend:
-    """What distinct things of one kind came to."""
+    """Totals of one type."""
 
     kind: Annotated[str, "The kind."]
     gb_id: Annotated[str | None, "torch's id, for graph breaks."]
     distinct_count: Annotated[Count, "Distinct things."]
     function_count: Annotated[Count, "Functions."]
-    count: Annotated[Count, "How often."]
+    count: Annotated[Count, "Count."]
     guard_failure_count: Annotated[Count, "Failed cache entries, for recompiles."]
     compile_us: Annotated[DurationUs | None, "Time of the compiles."]
     trend: TrendLine
@@ -317,7 +317,7 @@ class ReasonTrends(Generic[Summary]):
 
 @dataclass(frozen=True)
 class AffectedRun:
-    """One run, and how often something came in it."""
+    """One run with its number of occurrences."""
 
     id: RunId
     name: Annotated[str, "Its name."]
@@ -328,7 +328,7 @@ class AffectedRun:
     torch_version: Annotated[str | None, "Version of torch."]
     host: Annotated[str | None, "Machine."]
     git_commit: Annotated[str | None, "Commit."]
-    count: Annotated[Count, "How often it came in this run."]
+    count: Annotated[Count, "Occurrences in this run."]
     compile_us: CompilesUs
     pinned: Annotated[bool, "Whether a person pinned the run."]
 
@@ -346,7 +346,7 @@ class HistoryPoint:
     name: Annotated[str, "The run's name."]
     title: Title
     started_us: StartTime
-    count: Annotated[Count, "How often it came; 0 where it did not."]
+    count: Annotated[Count, "Occurrences, 0 without one."]
 
 
 def list_reasons(

@@ -25,7 +25,7 @@ class CauseFilter:
 
 @dataclass(frozen=True)
 class RecompileCause(fields.CategoryMeaning):
-    """One cause of recompiles with what it came to in the runs looked at.
+    """One recompile cause with its totals over the chosen runs.
 
     `recompile_count` counts recompiles whose newest cache entry failed on it, so that each recompile has one cause;
     `guard_failure_count` counts every cache entry that failed on it. `limit_count` is of its function.
@@ -45,7 +45,7 @@ class RecompileCause(fields.CategoryMeaning):
     compile_us: fields.CompilesUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
     last_us: Annotated[fields.TimeUs, "Start of the last run."]
-    limit_count: Annotated[fields.Count, "Compiles of its function that hit the recompile limit."]
+    limit_count: Annotated[fields.Count, "Compiles of its function that reached the recompile limit."]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CauseSummary:
     recompile_count: Annotated[fields.Count, "Recompiles."]
     guard_failure_count: Annotated[fields.Count, "Failed cache entries."]
     compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that had them."]
-    limit_count: Annotated[fields.Count, "Compiles that hit the recompile limit, of all functions."]
+    limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit, of all functions."]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class CauseEvent:
     cache_entry: Annotated[str | None, "Compile id of the cache entry."]
     reason: Annotated[str, "The failed guard."]
     expected: Annotated[str | None, "Expected."]
-    actual: Annotated[str | None, "Came."]
+    actual: Annotated[str | None, "Occurrences."]
     source_line: fields.SourceLine
     line: fields.LineNumber
     compile_outcome: Annotated[str | None, "What became of the compile."]

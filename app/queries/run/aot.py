@@ -36,7 +36,7 @@ class AotGraph:
     graph_count: Annotated[fields.Count, "Graphs of its compile: more than one where DDP splits it."]
     summary: Annotated[
         dict[str, Any],
-        "The metadata summed up: inputs mutated, outputs that alias, counts; null is not said.",
+        "The metadata summed up: inputs mutated, outputs that alias, counts. Null is not recorded.",
     ] = field(repr=False)
 
 

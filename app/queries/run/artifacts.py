@@ -111,7 +111,7 @@ class ArtifactRow:
     pid: Pid
     compile_key: CompileKey
     compile_id: CompileId
-    generation: Annotated[Count | None, "How often the process had called `reset()` before its compile."]
+    generation: Annotated[Count | None, "Calls of `reset()` in the process before its compile."]
     attempt: Annotated[Count | None, "Analysis of the frame that wrote it: 0, and one more after each restart."]
     name: Annotated[str, "torch's name of the record."]
     title: Annotated[str | None, "What tells it from others of its name: a file, a graph."]
@@ -120,7 +120,7 @@ class ArtifactRow:
     size_bytes: Annotated[Count | None, "Size of the text as torch wrote it. Bytes."]
     md5: Annotated[str | None, "torch's checksum of the text."]
     time_us: EventTime
-    metadata: Annotated[dict[str, Any], "What torch said beside the text."]
+    metadata: Annotated[dict[str, Any], "torch's metadata of the text."]
     envelope: Annotated[dict[str, Any], "What else torch wrote around the record, as `subgraph_name`."]
     stack_id: Annotated[
         int | None,

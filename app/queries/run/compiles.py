@@ -73,12 +73,12 @@ class Phases:
 
 @dataclass(frozen=True)
 class CompileRow:
-    """One attempt to compile a frame."""
+    """One compile of a function."""
 
     id: fields.RowId
     process_id: fields.ProcessId
     pid: fields.Pid
-    generation: Annotated[fields.Count, "How often the process had called `reset()`: compile ids start again."]
+    generation: Annotated[fields.Count, "Calls of `reset()` in the process. Compile IDs restart at each."]
     compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
     frame_id: Annotated[int | None, "First number of the compile id."]
     frame_compile_id: Annotated[int | None, "Second number of the compile id."]

@@ -38,7 +38,7 @@ class FailureRow:
     file: fields.FileName
     line: fields.LineNumber
     error_type: Annotated[str | None, "Type of the exception."]
-    message: Annotated[str | None, "What it said."]
+    message: Annotated[str | None, "Its message."]
     time_us: fields.EventTime
     text: Annotated[str, "The traceback."]
 
@@ -57,7 +57,7 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class CacheLookup:
-    """One look-up in a cache."""
+    """One cache lookup."""
 
     id: fields.RowId
     process_id: fields.ProcessId
@@ -71,20 +71,20 @@ class CacheLookup:
     key: Annotated[str | None, "Key of the cache entry."]
     reason: Annotated[str | None, "Why."]
     time_taken_us: Annotated[fields.DurationUs | None, "Time it took."]
-    time_saved_us: Annotated[fields.DurationUs | None, "Time that torch says it saved."]
+    time_saved_us: Annotated[fields.DurationUs | None, "Time saved, as torch reports it."]
     time_us: fields.EventTime
 
 
 @dataclass(frozen=True)
 class CacheResult:
-    """How often a cache answered so, for one reason."""
+    """Lookups of one cache, result and reason."""
 
     cache: Annotated[str, "fx_graph or aot_autograd."]
     result: Annotated[str, "hit, miss or bypass."]
     reason: Annotated[str | None, "Why."]
     lookup_count: Annotated[fields.Count, "Look-ups."]
     time_taken_us: Annotated[fields.DurationUs | None, "Time they took."]
-    time_saved_us: Annotated[fields.DurationUs | None, "Time that torch says they saved."]
+    time_saved_us: Annotated[fields.DurationUs | None, "Time saved, as torch reports it."]
 
 
 @dataclass(frozen=True)

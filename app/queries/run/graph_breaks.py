@@ -26,7 +26,7 @@ class GraphBreakRow(fields.TitledBreak):
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
     distinct_id: fields.BreakId
-    fingerprint: Annotated[str, "What identifies the distinct graph break in every database."]
+    fingerprint: Annotated[str, "Identifies the graph break in every database."]
     gb_id: fields.GbId
     gb_type: fields.GbType
     reason: fields.BreakReason
@@ -50,7 +50,7 @@ class GraphBreakRow(fields.TitledBreak):
 
 @dataclass(frozen=True)
 class RunDistinctBreak(fields.TitledBreak):
-    """One distinct graph break with what it came to in one run."""
+    """One graph break with its totals in one run."""
 
     distinct_id: fields.BreakId
     gb_id: fields.GbId

@@ -49,7 +49,7 @@ class GuardSet:
 
 @dataclass(frozen=True)
 class GuardTotals:
-    """What a run's guards come to."""
+    """Totals of a run's guards."""
 
     set_count: Annotated[fields.Count, "Sets."]
     guard_count: Annotated[fields.Count | None, "Guards of all sets."]

@@ -15,7 +15,7 @@ from compileboard.collectors.store.process_names import name_rows
 
 @dataclass(frozen=True)
 class FailedGuard(fields.Categorized):
-    """Why one cache entry could not serve a call."""
+    """Why one cache entry did not fit a call."""
 
     position: Annotated[fields.Count, "0 is the newest cache entry."]
     cause_id: fields.CauseId
@@ -24,7 +24,7 @@ class FailedGuard(fields.Categorized):
     category: fields.Category
     source: fields.GuardSource
     expected: Annotated[str | None, "What the guard expected."]
-    actual: Annotated[str | None, "What came."]
+    actual: Annotated[str | None, "The actual value."]
     suggestion: fields.Suggestion
     source_line: fields.SourceLine
     line: fields.LineNumber
@@ -64,12 +64,12 @@ class Chain:
     line: fields.LineNumber
     recompile_count: Annotated[fields.Count, "Recompiles."]
     compile_us: Annotated[fields.DurationUs | None, "Time of the recompiles."]
-    limit_count: Annotated[fields.Count, "Compiles that hit the recompile limit."]
+    limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit."]
 
 
 @dataclass(frozen=True)
 class RunCause(fields.CategoryMeaning):
-    """One cause of recompiles with what it came to in one run."""
+    """One recompile cause with its totals in one run."""
 
     cause_id: fields.CauseId
     category: fields.Category
@@ -85,7 +85,7 @@ class RunCause(fields.CategoryMeaning):
 
 @dataclass(frozen=True)
 class LimitHit:
-    """One compile that dynamo gave up on."""
+    """One compile that reached the recompile limit."""
 
     compile_key: Annotated[int, "`id` of the compile."]
     compile_id: Annotated[str, "Compile id as torch prints it."]
@@ -98,7 +98,7 @@ class LimitHit:
     recompile_category: fields.RecompileCategory
     recompiled_from: fields.RecompiledFrom
     started_us: fields.StartTime
-    fail_reason: Annotated[str | None, "What torch said."]
+    fail_reason: Annotated[str | None, "torch's message."]
 
 
 # Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated limit of 256.
@@ -242,7 +242,7 @@ def list_causes(
     *,
     of_older_entries: bool = False,
 ) -> Page[RunCause]:
-    """List what a run's recompiles were for, the most compile time first.
+    """List a run's recompile causes, most compile time first.
 
     With `of_older_entries` also what failed on older cache entries alone, which costs no recompile of its own.
     Raises: FilterError if the cursor cannot be used.
@@ -257,7 +257,7 @@ def list_causes(
 def list_limit_hits(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[LimitHit]:
-    """List the compiles that hit the recompile limit, by start.
+    """List the compiles that reached the recompile limit, by start.
 
     Raises: FilterError if the cursor cannot be used.
     """

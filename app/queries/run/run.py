@@ -48,7 +48,7 @@ class ProcessRow:
     pid: Pid
     rank: Annotated[int | None, "Rank."]
     local_rank: Annotated[int | None, "Rank on its machine."]
-    world_size: Annotated[int | None, "Ranks of the job."]
+    world_size: Annotated[int | None, "Ranks of the run."]
     level: Annotated[str | None, "light or full."]
     command: Annotated[str | None, "Its command, without secrets."]
     started_us: StartTime

@@ -70,7 +70,7 @@ class ShortSpans:
 
 @dataclass(frozen=True)
 class InstantCount:
-    """What torch noted at one moment, or how often it did in one bucket; `first_us` is the first of them."""
+    """One instant, or the instants of one bucket. `first_us` is the first."""
 
     name: str
     first_us: int

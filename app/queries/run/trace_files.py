@@ -31,10 +31,10 @@ class Log:
 
 @dataclass(frozen=True)
 class RejectSum:
-    """What of a run's logs could not be read, for one reason."""
+    """Unreadable lines of a run's logs, for one reason."""
 
     kind: Annotated[str, one_of(KINDS), "Reason."]
-    count: Annotated[Count, "How often."]
+    count: Annotated[Count, "Count."]
     log_count: int = field(metadata=PRIVATE)
     log_name: str = field(metadata=PRIVATE)  # the first log that has it, by name, and where in it
     first_line: Annotated[int | None, "The line it happened at first, in the first of the logs that have it."]

@@ -113,7 +113,7 @@ def write_results(reported: ReportedResults | None) -> list[str]:
 
 def _sum_up(configuration: ConfigurationResults) -> list[str]:
     return table(
-        ("By the definition of", "Pass rate>", "Geomean speedup>", "Compile time>", "Memory compression>"),
+        ("By the formula of", "Pass rate>", "Geomean speedup>", "Compile time>", "Memory compression>"),
         [
             [
                 summary.definition.label,
@@ -299,7 +299,7 @@ def _recompiles(contents: Contents) -> list[str]:
         ]
         for cause in shown
     ]
-    columns = ["Recompiled for", "Guard", "Function", "Recompiles>", "Compile time>", "What to do"]
+    columns = ["Recompiled for", "Guard", "Function", "Recompiles>", "Compile time>", "Fix"]
     return [f"### Recompiles{_of(len(shown), len(causes))}", "", *table(columns, rows)]
 
 

@@ -83,36 +83,36 @@ class VerdictJson:
     verdict: Annotated[str, "The verdict, in upstream's word where the rule is upstream's."]
     outcome: Annotated[str, one_of((PASS, NOTE, IMPROVED, FAIL)), "What kind of verdict that is."]
     fails: Annotated[bool, "Whether it fails the check."]
-    detail: Annotated[str, "What came and what was expected."]
+    detail: Annotated[str, "Expected and actual values."]
 
 
 @dataclass(frozen=True)
 class CheckedRule:
-    """What one rule found."""
+    """The result of one rule."""
 
     name: Annotated[str, one_of(rule.name for rule in RULES), "The rule's name."]
     about: Annotated[str, "What it asks for."]
     not_compared: Annotated[str | None, "Why it could not look."]
-    counts: Annotated[dict[str, Count], "How often each verdict came."]
+    counts: Annotated[dict[str, Count], "Count of each verdict."]
     verdicts: Annotated[Sequence[VerdictJson], "Verdicts, those that fail first."]
 
 
 @dataclass(frozen=True)
 class CheckJson:
-    """What a check found."""
+    """The result of a check."""
 
     passed: Annotated[bool, "Whether nothing fails and all that the baseline calls for was compared."]
     exit_code: Annotated[
         int, "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls for could not look."
     ]
-    headline: Annotated[str, "What came of it, in a line."]
-    run: Annotated[str, "What was checked."]
+    headline: Annotated[str, "The outcome in a line."]
+    run: Annotated[str, "The check."]
     baseline: Annotated[str | None, "What it was compared with."]
     warnings: Annotated[Sequence[str], "What makes the comparison doubtful."]
     model_counts: Annotated[
-        dict[str, Count] | None, "Models by what Compare says of all their metrics: worse, better, both, neither."
+        dict[str, Count] | None, "Models by Compare's verdict on all their metrics: worse, better, both, neither."
     ]
-    changes: Annotated[str | None, "What changed in the models, as Compare says it; null of a bare CSV."]
+    changes: Annotated[str | None, "Changes of the models, as in Compare. null for a bare CSV."]
     rules: Annotated[Sequence[CheckedRule], "Rules, in their order."]
 
 

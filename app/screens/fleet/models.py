@@ -60,7 +60,7 @@ class SeriesFields(SetFields):
 
 @dataclass(frozen=True)
 class ResultJson(SeriesFields):
-    """What was measured of one model in one run. null is what was not measured, and never 0."""
+    """Results of one model in one run. null is not measured, never 0."""
 
     model: Annotated[str, "The model's name."]
     gpu: Annotated[str | None, "The GPU's model; null for what no GPU made."]
@@ -83,13 +83,13 @@ class ResultJson(SeriesFields):
     compression_ratio: Annotated[float | None, "Peak memory in eager mode ÷ compiled."]
     eager_peak_mem_gb: Annotated[float | None, "Peak memory in eager mode. GB of 10^9 bytes."]
     dynamo_peak_mem_gb: Annotated[float | None, "Peak memory compiled. GB of 10^9 bytes."]
-    cache_lookup_latency_us: Annotated[float | None, "dynamo's look-up of the compiled code, a call. Microseconds."]
+    cache_lookup_latency_us: Annotated[float | None, "dynamo's lookup of the compiled code, per call. Microseconds."]
     calls_captured: Annotated[Count | None, "Operations in the captured graphs."]
     unique_graphs: Annotated[Count | None, "Graphs."]
     graph_breaks: Annotated[Count | None, "Graph breaks as torch's counters have them."]
     unique_graph_breaks: Annotated[Count | None, "Distinct reasons among them."]
     recompiles: Annotated[Count | None, "Recompiles."]
-    fallbacks_to_eager: Annotated[Count | None, "Frames that were left to run eagerly."]
+    fallbacks_to_eager: Annotated[Count | None, "Functions that fell back to eager."]
     autograd_captures: Annotated[Count | None, "Graphs that compiled autograd captured."]
     autograd_compiles: Annotated[Count | None, "Graphs that compiled autograd compiled."]
     cudagraph_skips: Annotated[Count | None, "CUDA graphs that inductor could not use."]

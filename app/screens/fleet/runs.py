@@ -34,7 +34,7 @@ class RunsFilters:
 
 @dataclass(frozen=True)
 class RunJson:
-    """One run: a job with all its processes."""
+    """One run with all its processes."""
 
     id: RunId
     name: Annotated[str, "The name it was recorded under."]
@@ -44,7 +44,7 @@ class RunJson:
     pinned: Annotated[bool, "Whether a person pinned it."]
     tags: Annotated[dict[str, str], "Value by key."]
     suite: Annotated[str | None, "The suite it belongs to."]
-    source: Annotated[str, one_of(("live", "import", "bench", "trial")), "How it came in."]
+    source: Annotated[str, one_of(("live", "import", "bench", "trial")), "How it was recorded: live or imported."]
     state: Annotated[str, one_of(STATES), "How it stands."]
     shown_state: Annotated[str, "`state`, or `interrupted?` for a running one whose recorder fell silent."]
     level: Annotated[str, "How much was recorded: light or full."]
@@ -65,11 +65,11 @@ class RunJson:
     git_branch: Annotated[str | None, "Its branch."]
     git_subject: Annotated[str | None, "Its subject."]
     git_dirty: Annotated[bool | None, "Whether there were changes that no commit holds."]
-    compile_count: Annotated[Count | None, "Attempts to compile a frame."]
+    compile_count: Annotated[Count | None, "Compiles."]
     record_count: Annotated[Count | None, "CompilationMetrics records."]
     graph_break_count: Annotated[Count | None, "Graph breaks."]
     recompile_count: Annotated[Count | None, "Recompiles."]
-    recompile_limit_count: Annotated[Count | None, "Compiles that hit the recompile limit."]
+    recompile_limit_count: Annotated[Count | None, "Compiles that reached the recompile limit."]
     failure_count: Annotated[Count | None, "Failed compiles."]
     runtime_failure_count: Annotated[Count | None, "Exceptions while compiled code ran, or that ended the program."]
     restart_count: Annotated[Count | None, "Restarts of an analysis."]

@@ -327,6 +327,6 @@ def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) 
             "; …" if len(others) > 8 else ""
         )
         yield (
-            f"the suite was measured in {format_plural(len(others), 'other way')} in this period ({ways}); this is "
-            f"what was measured last; name the {options} to choose another"
+            f"the suite was measured in {format_plural(len(others), 'other configuration')} in this period ({ways}). "
+            f"Shown is the newest; name the {options} to choose another"
         )

@@ -42,7 +42,7 @@ from compileboard.collectors.store.rollups.summaries import DEFINITIONS, HUD
 # What is counted in every run: its label, what a point is, and what one thing of it is called.
 COUNTED = {
     "function": ("Recompiles of functions", "in each run", "function"),
-    "break": ("Graph breaks", "times each came in a run", "distinct graph break"),
+    "break": ("Graph breaks", "occurrences per run", "distinct graph break"),
     "category": ("Guard failures", "in each run", "category"),
 }
 

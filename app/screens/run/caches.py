@@ -31,7 +31,7 @@ MOST_EXPLAINED = 20  # misses of one page; each is compared with hundreds of key
 
 @dataclass(frozen=True)
 class CachesScreen:
-    """What a run's caches answered. `differences` says, by look-up, what sets a miss apart from the nearest key."""
+    """Cache results of a run. `differences` says, by look-up, what sets a miss apart from the nearest key."""
 
     results: Sequence[CacheResult]
     page: Page[CacheLookup]

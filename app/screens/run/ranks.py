@@ -169,7 +169,7 @@ class RankGroupRow:
 
 @dataclass(frozen=True)
 class RankDivergenceRow:
-    """The first compile, in each rank's own order, at which ranks part."""
+    """The first compile, in each rank's own order, at which ranks differ."""
 
     aspect: Annotated[str, one_of(_ASPECT_NAMES), "What differs there."]
     shared_count: Annotated[Count, "Compiles before it, alike on every rank."]

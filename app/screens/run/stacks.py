@@ -138,7 +138,7 @@ class FrameRecords:
 
 @dataclass(frozen=True)
 class StackFrame:
-    """One frame of the stacks of compiles and of records outside them, shared by all that came through it."""
+    """One stack frame, shared by all compiles and records below it."""
 
     id: Annotated[int, "Number of the frame; 0 stands for compiles that have no stack."]
     parent_id: Annotated[int | None, "The frame that called it, with a smaller `id`; null at the top."]

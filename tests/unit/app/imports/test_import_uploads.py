@@ -90,7 +90,7 @@ def test_what_ended_is_known_for_a_day(shelf: ImportQueue) -> None:
 
 def test_too_many_at_a_time_are_refused_and_room_comes_back(shelf: ImportQueue) -> None:
     first = enqueue(shelf, most_receiving=1)
-    with pytest.raises(UploadRejected, match="takes no more") as refused:
+    with pytest.raises(UploadRejected, match="the most at a time") as refused:
         enqueue(shelf, most_receiving=1)
     assert (refused.value.status, refused.value.retry_after_s) == (429, 10)
     first.discard()
