@@ -94,6 +94,14 @@ for (const row of document.querySelectorAll(".tabs__row, .subnav")) {
   if (open && open.offsetLeft + open.offsetWidth > row.offsetLeft + row.clientWidth - 32) row.scrollLeft = open.offsetLeft - row.offsetLeft - 32;
 }
 
+// A box that scrolls sideways fades at its right edge while there is more.
+const markCut = (box) => box.classList.toggle("is-cut", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+const sizes = new ResizeObserver((entries) => { for (const { target } of entries) markCut(target); });
+for (const box of document.querySelectorAll(".scroll, .code")) {
+  sizes.observe(box);
+  box.addEventListener("scroll", () => markCut(box), { passive: true });
+}
+
 // A slash goes to the search box, as long as nobody is writing.
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -18,16 +18,29 @@ from tests.tools.serving import serving
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import explore
 from tests.unit.app.pages import list_benched, list_explored, list_pages
+from tests.unit.app.series_changes import keep_one_of_each
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 # What a theme changes; the rest of a page is the same in both.
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"], "resultTypes": ["violations"]}
-LISTS = [list_pages[name] for name in list_pages if name != "compare"]
-EXPLORED = [*LISTS, *list_explored.values()]
-BENCHED = [*(list_benched[name] for name in list_benched if name != "incidents")]
-ALONE = ["/nope", "/imports", "/search", "/runs?q=nothing", "/graph_breaks?q=nothing"]
+EXPLORED = [*list_pages.values(), *list_explored.values()]
+BENCHED = list(list_benched.values())
+ALONE = ["/nope", "/imports", "/search", "/runs?q=nothing", "/graph_breaks?q=nothing", "/incidents?q=nothing"]
+# Every entry of the top bar, before anything is recorded.
+EMPTY = [
+    "/",
+    "/incidents",
+    "/alerts",
+    "/runs",
+    "/compare",
+    "/activity",
+    "/models",
+    "/trends",
+    "/graph_breaks",
+    "/recompiles",
+]
 
 
 def _pick_kinds(addresses: Iterable[str]) -> list[str]:
@@ -62,8 +75,9 @@ def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     if request.param == "benched":
         with closing(open_writer(path)) as store:
             bench_suite(store)
+            keep_one_of_each(store)
             checkpoint(store)
-    lists = {"explored": EXPLORED, "benched": BENCHED, "empty": []}[request.param]
+    lists = {"explored": EXPLORED, "benched": BENCHED, "empty": [lambda _reader: EMPTY]}[request.param]
     with _serve(path, lists) as served:
         yield served
 

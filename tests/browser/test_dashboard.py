@@ -117,7 +117,7 @@ def test_lists_lead_to_their_things_and_back(tab: Page, address: str) -> None:
         tab.locator("a[href*='/runs/']").first.click()
         tab.wait_for_url(re.compile("/runs/[0-9A-Z]+"))
         tab.go_back()
-        tab.locator(".crumbs a").first.click()
+        tab.locator(".subnav [aria-current]").click()
         tab.wait_for_url(re.compile(rf"/{page}$"))
 
 

@@ -250,10 +250,12 @@ limit 1
         return f"""
 select
   r.id, r.name, a.title, r.suite, {SHOWN_STATE} as state, r.started_us, r.torch_version, r.host, r.git_commit,
+  case when t.result_count then r.git_subject end as git_subject,
   b.{self.count} as count, {recorded_us("b.compile_us", f"b.{self.count}")} as compile_us,
   coalesce(a.pinned, 0) as pinned
 from {self.run_table} as b
 join runs as r on r.id = b.run_id
+left join run_totals as t on t.run_id = r.id
 left join run_annotations as a on a.run_id = r.id
 where b.{self.key} = :id
   and (:after_us is null or (r.started_us, r.id) < (:after_us, :after_id))
@@ -328,14 +330,15 @@ class AffectedRun:
     torch_version: Annotated[str | None, "Version of torch."]
     host: Annotated[str | None, "Machine."]
     git_commit: Annotated[str | None, "Commit."]
+    git_subject: Annotated[str | None, "Subject of a benchmark's commit."]
     count: Annotated[Count, "Occurrences in this run."]
     compile_us: CompilesUs
     pinned: Annotated[bool, "Whether a person pinned the run."]
 
     @property
     def shown_name(self) -> str:
-        """Return what a person called the run, else its own name."""
-        return self.title or self.name
+        """Return what a person called the run; else a benchmark's commit by its subject, else the run's own name."""
+        return self.title or self.git_subject or self.name
 
 
 @dataclass(frozen=True)

@@ -41,4 +41,5 @@ def test_the_page_links_to_the_model(
     text = client.get(f"/{path}/{format_id(reader.execute(f'select {stored}').fetchone()[0])}").text
     address = text.partition('href="/models/Breaky')[2].partition('"')[0].replace("&amp;", "&")
     assert "Models affected" in text
+    assert "Fuse the two norms</a>" in text, "a benchmark's run is called by its commit's subject"
     assert client.get(f"/models/Breaky{address}").status_code == 200
