@@ -20,10 +20,11 @@ from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import get_run
 from compileboard.app.queries.sides import find_run
-from compileboard.app.reports import FOLDERS, FORMATS, SUITE_TABLES, TABULAR
+from compileboard.app.reports import BUNDLE, FOLDERS, FORMATS, SUITE_TABLES, TABULAR
 from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
 from compileboard.app.reports.output import describe_write_error, fail, write_output
 from compileboard.app.settings import load_settings
+from compileboard.collectors.store.bundles import write_bundle
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 from compileboard.command_line import Choice, Command, Option, Value
@@ -42,6 +43,8 @@ formats:
   csv    one table for a spreadsheet or a program: --table names it
   parquet  the same table with types, for pandas, DuckDB, Spark; needs pip install 'compileboard[parquet]'
   md     a summary for a pull request's comment
+  bundle  the whole run as a database of its own, which serve, compileboard-collect import and compileboard.open
+         take; several runs with commas between their ids
   upstream  the run's benchmark results as PyTorch's harness writes them: a folder of CSV and JSON that its own
          checkers take (--output names the folder); --raw-timings adds each repeat's time
 
@@ -49,6 +52,7 @@ Examples:
   %(prog)s --run 01JD3W --format html --output report.html
   %(prog)s --run 01JD3W --format csv --table graph_breaks --output breaks.csv
   %(prog)s --run latest --format upstream --output results
+  %(prog)s --run 01JD3W,01JD3X --format bundle --output runs.bundle.db
   %(prog)s --run 01JD3W --format md --output - --no-source | gh pr comment 12 --body-file -
   %(prog)s --compare branch:main 01JD3W --format md --output -
   %(prog)s --compare previous latest --format html --output changes.html
@@ -100,7 +104,7 @@ def _read_count(text: str) -> int:
     exclusive="what",
     help="Write the dashboard as static files into this folder.",
 )
-@click.option("--format", type=Choice((*FORMATS, *FOLDERS)), help="Format to write.")
+@click.option("--format", type=Choice((*FORMATS, *FOLDERS, BUNDLE)), help="Format to write.")
 @click.option("--output", metavar="PATH", help="File to write, - for stdout; for upstream a folder.")
 @db_option
 @click.option(
@@ -163,7 +167,22 @@ def _refuse(arguments: SimpleNamespace) -> str | None:
         return f"--payloads is for html alone; --format is {arguments.format}"
     if arguments.payloads and arguments.no_source:
         return "--payloads and --no-source exclude each other: graphs and code have lines of the program inside"
-    return _refuse_folder(arguments) or _refuse_others(arguments)
+    return _refuse_bundle(arguments) or _refuse_folder(arguments) or _refuse_others(arguments)
+
+
+def _refuse_bundle(arguments: SimpleNamespace) -> str | None:
+    if arguments.format != BUNDLE:
+        return None
+    if arguments.run is None:
+        return "a bundle is of runs: --run ID, or several with commas between"
+    if arguments.output == "-":
+        return "a bundle is a database, which stdout cannot take; give --output a file's name"
+    if arguments.no_source:
+        return (
+            "a bundle has all that was recorded, source too; record the run with --no-source or import its log with "
+            "--redact-source, and export that"
+        )
+    return None
 
 
 def _refuse_folder(arguments: SimpleNamespace) -> str | None:
@@ -219,6 +238,8 @@ def _export(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespa
         return _compare(reader, engine, arguments)
     if arguments.run is None:
         return export_suite(reader, engine, arguments)
+    if arguments.format == BUNDLE:
+        return _export_bundle(reader, engine, arguments)
     # Imported here: templates and charts, which no other command needs.
     from compileboard.app.reports.run.formats import write_report
 
@@ -234,6 +255,25 @@ def _export(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespa
     more = {"stale_after_s": stale_after_s, "payloads": arguments.payloads}
     pieces = write_report(reader, detail, arguments.format, table, source, now_us, **more)
     return write_output(arguments.output, pieces)
+
+
+def _export_bundle(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace) -> int:
+    run_ids = []
+    for name in arguments.run.split(","):
+        run = find_run(reader, engine, read_command_clock(), name)
+        if run is None:
+            return fail(f"there is no run {name!r} in this database; `compileboard-collect list` lists the runs")
+        if run.state == "running":
+            return fail(f"run {run.id} is still running; a bundle has whole runs, so export it when it has ended")
+        run_ids.append(run.id)
+    try:
+        write_bundle(reader, run_ids, arguments.output)
+    except OSError as error:
+        return fail(describe_write_error(arguments.output, error))
+    size_bytes = os.path.getsize(arguments.output)
+    counted = format_plural(len(set(run_ids)), "run")
+    sys.stderr.write(f"compileboard: {counted} written to {arguments.output}, {size_bytes / 1e6:.1f} MB\n")
+    return DONE
 
 
 def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNamespace) -> int:

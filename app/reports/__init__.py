@@ -12,6 +12,8 @@ FORMATS = {
 TABULAR = ("csv", "parquet")
 # What is no one file but a folder of them: for the command line alone.
 FOLDERS = ("upstream",)
+# What is a database.
+BUNDLE = "bundle"
 # What csv and parquet have of a suite over a period, the first where none is named (app.screens.fleet.suite_tables).
 SUITE_TABLES = (
     "runs",

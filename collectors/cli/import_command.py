@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sqlite3
 import sys
 import time
@@ -26,6 +27,7 @@ from compileboard.collectors.pipeline.log_loader import follow as go_on
 from compileboard.collectors.pipeline.result_import import load_results
 from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
+from compileboard.collectors.store.bundles import MergedRun, is_bundle, merge_bundle
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.migrations import migrate_connection
@@ -70,7 +72,7 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     required=True,
     type=click.Path(readable=False),
     metavar="PATH...",
-    help="Log, file of results, folder, archive, or -; each is a run, files of one folder are one.",
+    help="Log, file of results, bundle, folder, archive, or -; each is a run, files of one folder are one.",
 )
 @click.option("--latest", is_flag=True, help="Read only the newest log of a folder, and its ranks.")
 @click.option("--follow", is_flag=True, help="Keep reading logs that grow, until Ctrl-C.")
@@ -175,6 +177,12 @@ def import_paths(
         raise ValueError("--follow takes a log or a folder; standard input is read to its end without it.")
     find = partial(find_sources, latest=latest, limits=limits, names=names)
     # What is not there is said before anything is written.
+    bundles, paths = ([], paths) if follow else split_bundles(paths)
+    if bundles and options != LoadOptions(again=options.again):
+        raise ValueError(
+            f"{bundles[0]} is a bundle, which is taken as it is; give the options about what is stored, names, suites "
+            "and tags to logs alone"
+        )
     groups = [] if follow else join_folders([find(path) for path in paths])
     # Who bounds an import serves the database that it goes into: it is there.
     with closing(open_writer(database, create=lines is None)) as connection:
@@ -183,6 +191,8 @@ def import_paths(
         if lines is not None:
             budget.listen()
         importing = _Importing(connection, database, options, print_line, lines, index, budget)
+        for bundle in bundles:
+            importing.read_bundle(bundle, names.get(Path(bundle).name, Path(bundle).name))
         if follow:
             importing.follow(paths[0], partial(find, paths[0]))
         for group in groups:
@@ -236,6 +246,23 @@ class _Importing:
             self._report(done, replace(group, ignored=[]) if number or group.sources else group, began_s)
             began_s = time.monotonic()
 
+    def read_bundle(self, path: str, label: str) -> None:
+        began_s = time.monotonic()
+        for merged in merge_bundle(
+            self.connection, path, again=self.options.again, most_bytes=self.budget.limits.total_bytes
+        ):
+            self.budget.check(label, merged.record_count)
+            done = Imported(
+                merged.run_id,
+                merged.name,
+                log_count=1,
+                known_run=merged.state == "known",
+                deleted=merged.state == "deleted",
+                record_count=merged.record_count,
+                read_bytes=os.path.getsize(path),
+            )
+            self._report(done, SourceGroup(label, []), began_s, merged)
+
     def _begin(self, group: SourceGroup) -> Loader:
         return Loader(self.connection, self.database, group, self.options)
 
@@ -251,8 +278,9 @@ class _Importing:
             loader.finish()
         self._report(done, loader.group, began_s)
 
-    def _report(self, done: Imported, group: SourceGroup, began_s: float) -> None:
-        self.print_line(_outcome(done, time.monotonic() - began_s, self.database))
+    def _report(self, done: Imported, group: SourceGroup, began_s: float, merged: MergedRun | None = None) -> None:
+        took_s = time.monotonic() - began_s
+        self.print_line(_describe_merged(merged, took_s) if merged else _outcome(done, took_s, self.database))
         remarks = _remarks(done, group)
         others = [run_id for run_id in self._came.setdefault(group.label, []) if run_id != done.run_id]
         self._came[group.label].append(done.run_id)
@@ -272,6 +300,18 @@ class _Importing:
         if self.index and not done.deleted:
             index_after(self.connection, done.run_id, self.print_line)
         self.rejected |= bool(done.rejects.total) or done.deleted
+
+
+def split_bundles(paths: list[str]) -> tuple[list[str], list[str]]:
+    """Return the bundles among some paths and directly inside folders, and the paths that may have something else."""
+    bundles, others = [], []
+    for path in paths:
+        files = [os.path.join(path, name) for name in sorted(os.listdir(path))] if os.path.isdir(path) else [path]
+        inside = [file for file in files if is_bundle(file)]
+        bundles += inside
+        if len(inside) < len(files) or not files:
+            others.append(path)
+    return bundles, others
 
 
 def join_folders(groups: list[SourceGroup]) -> list[SourceGroup]:
@@ -304,6 +344,15 @@ def read_names(path: str | None) -> Mapping[str, str]:
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         raise ValueError(f"{path}: expected a JSON object of texts, what a file is called by its name on disk")
     return names
+
+
+def _describe_merged(merged: MergedRun, took_s: float) -> str:
+    states = {
+        "new": f"{_count(merged.record_count, 'record')} of a bundle in {took_s:.1f} s",
+        "known": "nothing new, it is here already",
+        "deleted": "it was deleted from this database, so it is left out; --again imports it all the same",
+    }
+    return f"{merged.name}: run {merged.run_id}: {states[merged.state]}"
 
 
 def _outcome(done: Imported, took_s: float, database: str) -> str:

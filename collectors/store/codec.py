@@ -76,6 +76,30 @@ def unpack(blob: bytes) -> str:
     return _text(text)
 
 
+def measure_unpacked(blob: bytes, most: int) -> int:
+    """Return how many bytes a packed text unpacks to, without unpacking it; at most `most`. 0 of what is no text."""
+    way, body = blob[:1], blob[1:]
+    if way in (ZSTD, ZSTD_PRIMED):
+        from zstandard import ZstdError, frame_content_size
+
+        try:
+            size = int(frame_content_size(body))
+        except ZstdError:
+            return 0
+        return min(size, most) if size >= 0 else most  # -1: it does not tell, as ours do
+    if way not in (PLAIN, PRIMED):
+        return 0
+    expander = zlib.decompressobj(zdict=_dictionary()) if way == PRIMED else zlib.decompressobj()
+    size = 0
+    try:
+        while body and size < most:
+            size += len(expander.decompress(body, 1 << 20))
+            body = expander.unconsumed_tail
+    except zlib.error:
+        return size
+    return min(size, most)
+
+
 def _text(body: bytes) -> str:
     try:
         return body.decode()

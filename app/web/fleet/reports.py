@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import tempfile
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from functools import lru_cache
+from pathlib import Path
 
-from flask import Blueprint, Response, abort, request
+from flask import Blueprint, Response, abort, request, send_file
 
 from compileboard.app.analysis.period import read_period
 from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
@@ -17,7 +20,8 @@ from compileboard.app.queries.fleet.trends import FILTERS, read_text, read_trend
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import check_keys
 from compileboard.app.queries.run.run import RunDetail
-from compileboard.app.reports import FORMATS, SUITE_TABLES
+from compileboard.app.queries.run_rows import RunRow
+from compileboard.app.reports import BUNDLE, FORMATS, SUITE_TABLES
 from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
 from compileboard.app.reports.page import read_plotly
 from compileboard.app.reports.parquet import check_available
@@ -29,6 +33,7 @@ from compileboard.app.reports.suite import policy_of as suite_policy
 from compileboard.app.reports.suite import write_suite
 from compileboard.app.screens.fleet.suite import build_suite
 from compileboard.app.web.run.shell import find_run
+from compileboard.collectors.store.bundles import write_bundle
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 
@@ -98,11 +103,13 @@ PERIOD = ("since", "until", "last")
 
 @blueprint.get("/runs/<run_id>/report.<format>")
 def download(run_id: str, format: str) -> Response:
-    """Send a run's report.
+    """Send a run's report, or the run as a bundle.
 
     `?table=` picks csv's and parquet's table, `?source=0` leaves the program's source lines out, `?payloads=yes` puts
     graphs and code into html's.
     """
+    if format == BUNDLE:
+        return _send_bundle(find_run(run_id).run)
     check_format(format)
     source = _choose("source", ("1", "0")) == "1"
     table = _choose("table", (DEFAULT_TABLE, *(name for name in COLUMNS if name != DEFAULT_TABLE)))
@@ -129,6 +136,19 @@ def download(run_id: str, format: str) -> Response:
     response.headers.set("Content-Disposition", "attachment", filename=file_name(detail, format, table))
     response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def _send_bundle(run: RunRow) -> Response:
+    if request.args:
+        raise FilterError("a bundle has all that was recorded of the run, source too; it takes no parameter")
+    if get_clock().is_running(run.state, run.heartbeat_us):
+        raise FilterError("the run is still running; a bundle has whole runs")
+    with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
+        path = Path(folder, "run.db")
+        write_bundle(get_reader(), [run.id], str(path))
+        file = path.open("rb")  # it can be read to its end when its name is gone
+    name = f"run-{re.sub('[^0-9A-Za-z]+', '-', run.id)}.bundle.db"
+    return send_file(file, "application/vnd.sqlite3", as_attachment=True, download_name=name, max_age=0)
 
 
 @blueprint.get("/trends/report.<format>")

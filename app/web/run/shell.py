@@ -13,6 +13,7 @@ from compileboard.app.db import get_reader, get_settings
 from compileboard.app.queries.dashboard.activity import describe_absence
 from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.reports import BUNDLE
 from compileboard.app.reports.parquet import is_available
 from compileboard.app.screens.run.run import RunHeader, build_header
 from compileboard.collectors.store.dashboard.trials import get_trial_of
@@ -85,6 +86,7 @@ def list_reports(run_id: str, has_texts: bool) -> list[tuple[str, str]]:
     reports = [(label, f"{report}.{format}") for format, label in REPORTS]
     if has_texts:
         reports.insert(1, ("HTML report with graphs and code", f"{report}.html?payloads=yes"))
+    reports.append(("Bundle to serve or import elsewhere", f"{report}.{BUNDLE}"))
     return reports
 
 

@@ -15,7 +15,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -274,13 +274,7 @@ def _write_trash(connection: sqlite3.Connection, tables: dict[str, TrashTable], 
         new.unlink(missing_ok=True)
         with closing(sqlite3.connect(new, isolation_level=None)) as trash:
             trash.execute("begin")
-            owned = {name: where for name in tables if (where := _where(tables, name)) is not None}
-            for name, where in owned.items():
-                rows = connection.execute(_select(tables[name], where), {"run_id": run_id})
-                _copy(trash, tables[name], rows)
-            pointing = list(owned)
-            while pointing:  # the rows of shared tables, and what those point to
-                pointing = list(dict.fromkeys(_copy_shared(connection, trash, tables, owned, pointing)))
+            _write_rows(connection, tables, run_id, trash, STAYING)
             trash.execute(f"pragma user_version = {DATABASE_VERSION}")
             trash.execute("commit")
         new.chmod(0o600)
@@ -296,16 +290,55 @@ def _write_trash(connection: sqlite3.Connection, tables: dict[str, TrashTable], 
         ) from error
 
 
+def _write_rows(
+    connection: sqlite3.Connection,
+    tables: dict[str, TrashTable],
+    run_id: str,
+    trash: sqlite3.Connection,
+    staying: tuple[str, ...],
+) -> None:
+    """Write the rows of a run, and of shared tables what they point to, but for the tables that are `staying`."""
+    owned = {name: where for name in tables if (where := _where(tables, name)) is not None}
+    for name, where in owned.items():
+        _copy(trash, tables[name], connection.execute(_select(tables[name], where), {"run_id": run_id}))
+    pointing = list(owned)
+    while pointing:  # the rows of shared tables, and what those point to
+        skipped = {*owned, *staying}
+        pointing = list(dict.fromkeys(_copy_shared(connection, trash, tables, skipped, pointing)))
+
+
+def copy_run(source: sqlite3.Connection, target: sqlite3.Connection, run_id: str, present: Iterable[str]) -> None:
+    """Copy a run with all that belongs to it, texts too, into another database of this version.
+
+    It runs in the caller's transaction. What names another run that is not `present` there names none.
+    """
+    tables = read_tables(source)
+    with closing(sqlite3.connect("", isolation_level=None)) as rows:  # a file that SQLite removes
+        rows.row_factory = sqlite3.Row
+        rows.execute("begin")
+        _write_rows(source, tables, run_id, rows, ())
+        rows.execute("create temp table present (run_id)")
+        rows.executemany("insert into present values (?)", ((other_id,) for other_id in present))
+        for name, table in tables.items():
+            for column, (parent, _key, cascades) in table.parents.items():
+                if parent == "runs" and not cascades and _where(tables, name) is not None:
+                    rows.execute(
+                        f"update {name} set {column} = null where {column} not in (select run_id from present)"  # noqa: S608
+                    )
+        target.execute("pragma defer_foreign_keys = on")
+        _Restoring(target, rows).run()
+
+
 def _copy_shared(
     connection: sqlite3.Connection,
     trash: sqlite3.Connection,
     tables: dict[str, TrashTable],
-    owned: dict[str, str],
+    skipped: set[str],
     pointing: list[str],
 ) -> Iterator[str]:
     for name in pointing:
         for column, (parent, key, _cascades) in tables[name].parents.items():
-            if parent in owned or parent in STAYING:
+            if parent in skipped:
                 continue
             keys = {row[0] for row in trash.execute(f"select distinct {column} from {name}")}  # noqa: S608
             with suppress(sqlite3.OperationalError):  # nothing of it is there yet

@@ -1,0 +1,209 @@
+"""Bundles: runs as one portable database, with the texts, results and source that belong to them.
+
+A bundle is a database like any other, without side files: the dashboard serves it, another database takes it in.
+Whoever sent one is not trusted: what it may hold is exactly our own schema, and texts of a bounded size.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from compileboard.collectors.store.codec import measure_unpacked
+from compileboard.collectors.store.connection import (
+    APPLICATION_ID,
+    DATABASE_VERSION,
+    checkpoint,
+    open_writer,
+    write_transaction,
+)
+from compileboard.collectors.store.dashboard.trash import copy_run
+from compileboard.collectors.store.errors import NotAStore, StoreTooNew, explain
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.search_index import index_run
+
+MAGIC = b"SQLite format 3\0"
+MOST_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
+PACKED = ("payloads", "events", "configs")  # tables with compressed texts, in `body`
+
+
+@dataclass(frozen=True)
+class MergedRun:
+    """What became of one run of a bundle."""
+
+    run_id: str
+    name: str
+    state: str  # new | known | deleted
+    record_count: int
+
+
+def write_bundle(reader: sqlite3.Connection, run_ids: Sequence[str], path: str) -> None:
+    """Write a new file with these runs; it appears whole or not at all.
+
+    Raises: StoreError, OSError if it cannot be written.
+    """
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise IsADirectoryError(0, "it is a folder; give a file's name")
+    with tempfile.TemporaryDirectory(prefix=".bundle.", dir=os.path.dirname(target)) as folder:
+        new = os.path.join(folder, "bundle.db")
+        with closing(open_writer(new)) as writer:
+            migrate_connection(writer)
+            with write_transaction(writer):
+                for run_id in sorted(set(run_ids)):
+                    copy_run(reader, writer, run_id, run_ids)
+                    publish_run(writer, run_id)
+                _copy_commits(reader, writer)
+            for run_id in sorted(set(run_ids)):
+                index_run(writer, run_id)
+            with write_transaction(writer):  # the same runs make the same content, but for when they were indexed
+                writer.execute("update _sqlite_migrations set applied_at = ''")
+            checkpoint(writer)
+            writer.execute("vacuum")
+            writer.execute("pragma journal_mode = delete")
+        os.replace(new, target)
+
+
+def _copy_commits(reader: sqlite3.Connection, writer: sqlite3.Connection) -> None:
+    """Copy the commits of the runs; a repository's history is not a run's."""
+    for (commit,) in writer.execute("select distinct git_commit from runs where git_commit is not null").fetchall():
+        rows = reader.execute(
+            "select hash, parent_hash, time_us, author, subject from commits where hash = ?", (commit,)
+        )
+        writer.executemany("insert or ignore into commits values (?, ?, ?, ?, ?)", map(tuple, rows))
+
+
+def is_bundle(path: str) -> bool:
+    """Return True if a file is an SQLite database."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def merge_bundle(
+    connection: sqlite3.Connection, path: str, *, again: bool = False, most_bytes: int | None = None
+) -> Iterator[MergedRun]:
+    """Add a bundle's runs under their own ids, each in one transaction; what is here already stays as it is.
+
+    A run that was deleted here is left out, unless it is to come `again`. `most_bytes` bounds all texts, unpacked.
+    Raises: NotAStore, StoreTooNew, StoreError.
+    """
+    with _open_checked(path, most_bytes) as bundle:
+        runs = bundle.execute("select id, name from runs order by started_us, id").fetchall()
+        if not runs:
+            raise NotAStore(f"{os.path.basename(path)} is a CompileBoard database without runs; expected a bundle.")
+        for run_id, name in runs:
+            with write_transaction(connection):
+                state = _find_state(connection, run_id, again=again)
+                count = 0
+                if state == "new":
+                    present = [row[0] for row in connection.execute("select id from runs")]
+                    copy_run(bundle, connection, run_id, [*present, run_id])
+                    publish_run(connection, run_id)
+                    _copy_commits(bundle, connection)
+                    connection.execute("delete from removed_runs where run_id = ?", (run_id,))
+                    (count,) = bundle.execute("select count(*) from events where run_id = ?", (run_id,)).fetchone()
+            yield MergedRun(run_id, name, state, count)
+    checkpoint(connection)
+
+
+def _find_state(connection: sqlite3.Connection, run_id: str, *, again: bool) -> str:
+    if connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
+        return "known"
+    is_deleted = connection.execute("select 1 from removed_runs where run_id = ?", (run_id,)).fetchone()
+    return "deleted" if is_deleted and not again else "new"
+
+
+@contextmanager
+def _open_checked(path: str, most_bytes: int | None) -> Iterator[sqlite3.Connection]:
+    """Open a bundle for reading, of an older version a migrated copy, once nothing in it can do harm."""
+    name = os.path.basename(path)
+    with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
+        try:
+            with closing(_open_foreign(path)) as bundle:
+                version = _check_kind(bundle, name)
+            if version < DATABASE_VERSION:
+                copy = os.path.join(folder, "bundle.db")
+                shutil.copyfile(path, copy)
+                with closing(open_writer(copy)) as writer:
+                    migrate_connection(writer)
+                    writer.execute("pragma journal_mode = delete")
+                path = copy
+            with closing(_open_foreign(path)) as bundle:
+                _check_content(bundle, name, most_bytes)
+                yield bundle
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise explain(error, name) from error
+
+
+def _open_foreign(path: str) -> sqlite3.Connection:
+    """Open somebody's file: nothing is written beside it, and its schema can call nothing."""
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
+    bundle = sqlite3.connect(uri, uri=True, isolation_level=None)
+    bundle.row_factory = sqlite3.Row
+    for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on"):
+        bundle.execute(f"pragma {pragma}")
+    if hasattr(bundle, "setlimit"):  # from Python 3.11 on
+        bundle.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_TEXT_BYTES)
+    return bundle
+
+
+def _check_kind(bundle: sqlite3.Connection, name: str) -> int:
+    """Return a bundle's version.
+
+    Raises: NotAStore if it is another program's, or has what no database of ours has; StoreTooNew.
+    """
+    if bundle.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
+        raise NotAStore(f"{name} is an SQLite database of another program; expected a bundle of CompileBoard.")
+    version = int(bundle.execute("pragma user_version").fetchone()[0])
+    if version > DATABASE_VERSION:
+        raise StoreTooNew(
+            f"{name} has database version {version}; this CompileBoard knows versions up to {DATABASE_VERSION}. "
+            "Upgrade CompileBoard."
+        )
+    odd = bundle.execute("select type, name from sqlite_schema where type in ('trigger', 'view') limit 1").fetchone()
+    if odd is not None:
+        raise NotAStore(f"{name} has a {odd['type']}, which no bundle of CompileBoard has; it is refused.")
+    return version
+
+
+def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None) -> None:
+    """Compare a bundle's schema with ours, and read it once.
+
+    Raises: NotAStore if it is not ours to the letter, damaged, or has texts that are too large.
+    """
+    _check_kind(bundle, name)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        fresh.row_factory = sqlite3.Row
+        migrate_connection(fresh)
+        ours = _read_schema(fresh)
+    other = sorted(set(_read_schema(bundle)).symmetric_difference(ours))
+    if other:
+        raise NotAStore(f"{name} differs from a CompileBoard database in {other[0][1][:80]!r}; it is refused.")
+    state = bundle.execute("pragma quick_check(1)").fetchone()[0]
+    if state != "ok" or bundle.execute("pragma foreign_key_check").fetchone() is not None:
+        raise NotAStore(f"{name} is damaged; export it anew.")
+    total_bytes = 0
+    for table in PACKED:
+        for (body,) in bundle.execute(f"select body from {table}"):  # noqa: S608 - our own names
+            size_bytes = measure_unpacked(body, MOST_TEXT_BYTES)
+            total_bytes += size_bytes
+            if size_bytes >= MOST_TEXT_BYTES or (most_bytes is not None and total_bytes > most_bytes):
+                most = MOST_TEXT_BYTES if most_bytes is None else min(most_bytes, MOST_TEXT_BYTES)
+                raise NotAStore(
+                    f"{name} has a text of {MOST_TEXT_BYTES:,} bytes, or more than {most:,} bytes of texts."
+                )
+
+
+def _read_schema(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    rows = connection.execute("select type, name, coalesce(sql, '') from sqlite_schema")
+    return [(kind, name, " ".join(sql.split())) for kind, name, sql in rows]
