@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -12,7 +13,9 @@ from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.break_sites.labels import label_break
 from compileboard.collectors.fixes.fix import BreakFacts
+from compileboard.collectors.fixes.titles import title_recompile
 
+_DIM = re.compile(r"\bat index (\d{1,4})\b")
 TIME_UNIT = Unit("Microseconds since 1970, UTC.")
 Count = Annotated[int, Keywords(minimum=0)]
 TimeUs = Annotated[int, TIME_UNIT]
@@ -121,6 +124,19 @@ class CategoryMeaning(Categorized):
     def meaning(self) -> Annotated[str, "What the category means."]:
         """Return what the category means."""
         return label_category(self.category).meaning
+
+
+class TitledCause(CategoryMeaning):
+    """What a row of a cause of recompiles has beside torch's words."""
+
+    source: GuardSource
+    reason: str
+
+    @property
+    def title(self) -> str:
+        """Return what changes between calls, in a few words."""
+        dim = _DIM.search(self.reason)
+        return title_recompile(self.category, self.source, dim=int(dim[1]) if dim else None)
 
 
 def gb_url(gb_id: str | None) -> str | None:

@@ -137,7 +137,8 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
             launch.end(outcome)
     if launch and launch.recording.trouble is None and not quiet:
         with unhindered("the records cannot be counted"):
-            print_message(closing_line(db, launch.manifest.run_id))
+            for line in closing_lines(db, launch.manifest.run_id):
+                print_message(line)
     return outcome
 
 
@@ -170,33 +171,37 @@ def unhindered(what: str) -> Iterator[None]:
         print_message(f"{what}: {describe_error(error)}")
 
 
-def closing_line(database: str, run_id: str) -> str:
-    """Describe what was recorded, or why there may be nothing."""
+def closing_lines(database: str, run_id: str) -> list[str]:
+    """Describe what fixes save and what was recorded, or why there may be nothing; the next commands."""
     from compileboard.collectors.terminal.run_summary import summarize
 
     try:
         summary = summarize(database, run_id)
     except StoreError as error:
-        return str(error)
+        return [str(error)]
     if summary is None:
-        return f"run {run_id} is not in {database}"
+        return [f"run {run_id} is not in {database}"]
     show = collector_command("show", run_id, database=database)
     if summary.compile_count:
         counts = counts_text(summary.compile_count, summary.graph_break_count, summary.recompile_count)
         if summary.failure_count:
             counts += f", {count_text(summary.failure_count, 'failure')}"
         cliff = "; it may lose time to Python's frame stack, which `run --stack-room` settles" if summary.cliffs else ""
-        return f"recorded {counts}{cliff}; {show}"
+        lines = [summary.savings, f"recorded {counts}{cliff}; {show}"]
+        if summary.fix_to_try is not None:
+            words = ("try", run_id, "--fix", str(summary.fix_to_try))
+            lines.append(f"try its first fix on a copy: {collector_command(*words, database=database)}")
+        return [line for line in lines if line]
     doctor = collector_command("doctor", database=database)
     if summary.torch_version:
-        return (
+        return [
             "nothing was compiled although torch was loaded: no compiled function was called, or TORCH_COMPILE_DISABLE "
             f"or TORCHDYNAMO_DISABLE is set (`{doctor}` says); {show}"
-        )
+        ]
     if summary.state != "finished":  # it had no chance to
-        return f"the program ended before it loaded torch.compile; {show}"
-    return (
+        return [f"the program ended before it loaded torch.compile; {show}"]
+    return [
         "nothing was compiled: no process that could be observed loaded torch.compile. Either the program does not use "
         "it, or it ran where the hooks do not reach: python -I, -S or -E, a container, another machine "
         f"(`{doctor}` says more)"
-    )
+    ]

@@ -84,6 +84,11 @@ class Cause:
         return any(suggested.helps for suggested in self.fixes)
 
     @property
+    def has_recompiles(self) -> bool:
+        """Return True if recompiles come of it, its own or those of code after the break."""
+        return self.kind == "recompile" or any(part.recompile_keys for part in self.resumed)
+
+    @property
     def is_expected(self) -> bool:
         """Return True if there is nothing to fix."""
         return bool(self.fixes) and not self.is_eager and all(suggested.fix.is_needless for suggested in self.fixes)
@@ -439,7 +444,7 @@ def _make_recompile_cause(
     return Cause(
         number=0,
         kind="recompile",
-        title=title_recompile(guard.category, None if is_after_break else guard.source, siblings, dim, values),
+        title=title_recompile(guard.category, guard.source, siblings, dim, values, is_after_break),
         fingerprint=guard.fingerprint,
         saved_us=None,
         is_eager=any(member.compile.outcome == "recompile_limit" for member in members),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -9,6 +10,7 @@ from compileboard.collectors.contract.categories import label_category
 
 MOST_VALUES = 4
 _LONGEST_SOURCE = 60
+_LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 _STATES = {
     "grad_mode": "Grad mode changes between calls",
     "autocast": "Autocast changes between calls",
@@ -18,14 +20,21 @@ _STATES = {
 
 
 def title_recompile(
-    category: str, source: str | None, siblings: Sequence[str], dim: int | None, values: Sequence[str]
+    category: str,
+    source: str | None,
+    siblings: Sequence[str] = (),
+    dim: int | None = None,
+    values: Sequence[str] = (),
+    after_break: bool = False,
 ) -> str:
-    """Return the short title of a recompile cause."""
+    """Return the short title of a recompile cause; a name in code after a graph break is not the user's."""
     if category in _STATES:
         return _STATES[category]
     names = ", ".join(_shorten(name) for name in (source, *siblings) if name)
     label = label_category(category).label
     changes = _describe_values(values)
+    if after_break or _LEFT_BY_BREAK.search(source or ""):
+        return f"{'Size' if category == 'tensor_size' else label} after a graph break changes{changes}"
     if category == "tensor_size" and names:
         subject = f"Dimension {dim} of {names}" if dim is not None else f"Size of {names}"
         return f"{subject} changes{changes}"

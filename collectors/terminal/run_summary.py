@@ -122,6 +122,7 @@ class RunSummary:
     suite: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
     savings: str = ""  # what the fixes would save, in one sentence
+    fix_to_try: int | None = None  # number of the first cause that `try` can fix by itself
     causes: list[CountedItem] = field(default_factory=list)
     failures: list[CountedItem] = field(default_factory=list)
     unfinished: list[CountedItem] = field(default_factory=list)
@@ -323,6 +324,7 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         dirty=bool(row["git_dirty"]),
         tags={tag["key"]: tag["value"] for tag in tags},
         savings=describe_savings(causes, row["compile_us"], format_us) if causes else "",
+        fix_to_try=next((cause.number for cause in causes if cause.can_try), None),
         causes=_list_fixes(causes, row["id"], database),
         failures=_top_failures(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),

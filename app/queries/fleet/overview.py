@@ -56,13 +56,14 @@ class RunPoint:
 
 
 @dataclass(frozen=True)
-class TopBreak:
+class TopBreak(fields.TitledBreak):
     """One graph break."""
 
     distinct_id: fields.BreakId
     gb_id: fields.GbId
     gb_type: fields.GbType
     reason: fields.BreakReason
+    explanation: fields.Explanation
     source_line: fields.SourceLine
     function: fields.FunctionName
     file: fields.FileName
@@ -74,7 +75,7 @@ class TopBreak:
 
 
 @dataclass(frozen=True)
-class TopCause:
+class TopCause(fields.TitledCause):
     """One cause of recompiles."""
 
     cause_id: Annotated[fields.ContentId, "Its id, the same in every database."]
@@ -189,7 +190,7 @@ BREAKS_SQL = f"""
   limit :limit
 )
 select
-  d.id as distinct_id, d.gb_id, d.gb_type, d.reason, d.source_line, d.line,
+  d.id as distinct_id, d.gb_id, d.gb_type, d.reason, d.explanation, d.source_line, d.line,
   f.name as function, f.file, top.break_count, top.run_count,
   nullif(top.compile_us, 0) as compile_us, top.is_present
 from top

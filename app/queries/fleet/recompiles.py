@@ -24,7 +24,7 @@ class CauseFilter:
 
 
 @dataclass(frozen=True)
-class RecompileCause(fields.CategoryMeaning):
+class RecompileCause(fields.TitledCause):
     """One recompile cause with its totals over the chosen runs.
 
     `recompile_count` counts recompiles whose newest cache entry failed on it, so that each recompile has one cause;

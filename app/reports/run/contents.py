@@ -111,7 +111,7 @@ def read_contents(
         summary=build_summary(reader, run),
         compiles=build_compiles(reader, run, sort="time", limit=MOST_COMPILES),
         breaks=build_distinct_breaks(reader, run.id, limit=MOST_BREAKS),
-        recompiles=build_recompiles(reader, run.id, limit=MOST_CHAINS),
+        recompiles=build_recompiles(reader, run, limit=MOST_CHAINS),
         failures=build_failures(reader, run.id, limit=MOST_FAILURES),
         caches=build_caches(reader, run.id, limit=MOST_LOOKUPS, explain_count=explained),
         environment=build_environment(reader, run.id),

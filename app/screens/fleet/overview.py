@@ -241,12 +241,12 @@ def build_recorded_runs(
 
 def _list_newest(engine: Engine, filters: OverviewFilters) -> Sequence[RunRow]:
     selected = RunFilter(suite=filters.suite, name=filters.name)
-    return list_runs(engine, selected, pinned_first=False, limit=PROGRAM_RUNS_COUNT).rows
+    runs = list_runs(engine, selected, pinned_first=False, limit=PROGRAM_RUNS_COUNT).rows
+    return [run for run in runs if run.source != "trial"]
 
 
 def _list_recent_runs(engine: Engine, filters: OverviewFilters, clock: RecorderClock) -> list[RecentRun]:
-    selected = RunFilter(suite=filters.suite, name=filters.name)
-    listed = describe_runs(engine, list_runs(engine, selected, pinned_first=False, limit=NEWEST_RUNS_COUNT).rows, clock)
+    listed = describe_runs(engine, _list_newest(engine, filters)[:NEWEST_RUNS_COUNT], clock)
     benched = [entry.run.id for entry in listed if entry.run.result_count]
     failed_ids = [entry.run.id for entry in listed if entry.run.failed_result_count]
     failed = list_failed_models(engine, failed_ids) if failed_ids else {}

@@ -40,6 +40,7 @@ from compileboard.app.queries.run.run import get_run
 from compileboard.app.queries.run.trace_files import get_event, list_stack
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.screens.run.run import list_run_causes
+from compileboard.collectors.store.dashboard.trials import get_trial_of
 
 
 @dataclass(frozen=True)
@@ -102,17 +103,24 @@ def _build_reason(
     if reason is None:
         return None
     events = list_events(reader, subject, reason_id)
-    newest: Any = events[0] if events else None
-    detail = get_run(reader, newest.run_id) if newest else None
-    newest_run = detail.run if detail else None
+    newest_run = _find_newest_run(reader, events)
+    compile_key = next((event.compile_key for event in events if newest_run and event.run_id == newest_run.id), None)
     return ReasonScreen(
         reason=reason,
         events=events,
         history=list_history(engine, subject, reason_id),
         models=list_affected_models(reader, subject, reason_id),
         newest_run=newest_run,
-        cause=_find_cause(reader, newest_run, reason_id, newest.compile_key) if newest_run else None,
+        cause=_find_cause(reader, newest_run, reason_id, compile_key) if newest_run else None,
     )
+
+
+def _find_newest_run(reader: sqlite3.Connection, events: Sequence[Any]) -> RunRow | None:
+    """Return the newest run that has some events; for a run of a trial, the one whose program was tried."""
+    detail = get_run(reader, events[0].run_id) if events else None
+    trial = get_trial_of(reader, detail.run.id) if detail and detail.run.source == "trial" else None
+    detail = (get_run(reader, trial.run_id) if trial else None) or detail
+    return detail.run if detail else None
 
 
 def _find_cause(reader: sqlite3.Connection, run: RunRow, reason_id: int, compile_key: int | None) -> CauseRow | None:

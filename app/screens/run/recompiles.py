@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compileboard.app.analysis.compiles import ChainLink, build_steps, shorten_steps
+from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, recompiles
 from compileboard.app.queries.run.recompiles import Chain, LimitHit, RunCause
+from compileboard.app.queries.run_rows import RunRow
+from compileboard.app.screens.run.run import list_run_causes
 
 MOST_CAUSES = 200
 MOST_LIMIT_HITS = 100
@@ -34,20 +37,23 @@ class RecompileChain:
 class RunRecompilesScreen:
     """Why a run compiled again. Causes and chains have what took longest first."""
 
+    fixes: Sequence[CauseRow]  # the run's causes with recompiles among them
     limit_hits: Page[LimitHit]
     causes: Page[RunCause]
     chains: Page[RecompileChain]
 
 
 def build_recompiles(
-    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 8
+    reader: sqlite3.Connection, run: RunRow, cursor: str | None = None, limit: int = 8
 ) -> RunRecompilesScreen:
     """Read why a run compiled again, with one page of its chains.
 
     Raises: FilterError if the cursor cannot be used.
     """
+    run_id = run.id
     page = recompiles.list_chains(reader, run_id, cursor, limit)
     return RunRecompilesScreen(
+        fixes=[cause for cause in list_run_causes(reader, run) if cause.has_recompiles],
         limit_hits=recompiles.list_limit_hits(reader, run_id, limit=MOST_LIMIT_HITS),
         causes=recompiles.list_causes(reader, run_id, limit=MOST_CAUSES),
         chains=Page(tuple(_build_chain(reader, chain) for chain in page.rows), page.next),

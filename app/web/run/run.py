@@ -60,7 +60,7 @@ def _breaks(run: RunRow) -> dict[str, Any]:
 
 
 def _recompiles(run: RunRow) -> dict[str, Any]:
-    return {"screen": build_recompiles(get_reader(), run.id, request.args.get("cursor"))}
+    return {"screen": build_recompiles(get_reader(), run, request.args.get("cursor"))}
 
 
 def _failures(run: RunRow) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
 from compileboard.app.screens.run.run import build_summary
-from compileboard.collectors.cli.run import closing_line
+from compileboard.collectors.cli.run import closing_lines
 from compileboard.collectors.contract.events import RuntimeFailed
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.terminal.run_summary import summarize
@@ -120,5 +120,6 @@ def test_reports_and_the_terminal_have_them_too(client: FlaskClient, database: P
     assert "ended the program" in get(client, f"/runs/{RUN}/report.html")
     summary = summarize(str(database), RUN)
     assert summary is not None and summary.failure_count == 3
-    assert ", 3 failures; " in closing_line(str(database), RUN)
+    verdict, counts, next_command = closing_lines(str(database), RUN)
+    assert verdict == summary.savings and ", 3 failures; " in counts and f" try {RUN} --fix " in next_command
     assert (summary.failures[0].text, summary.failures[0].count) == ("train: RuntimeError", 1200)

@@ -49,6 +49,11 @@ def test_trends_and_incidents_have_no_trials(store):
     assert [name.model for name in list_series_names(engine)] == ["train"]
 
 
+def test_the_overview_has_no_trials(client: FlaskClient):
+    page = client.get("/").text
+    assert 'href="/runs/R2"' in page and "/runs/T" not in page
+
+
 def test_a_side_of_a_trial_says_whose_it_is(client: FlaskClient):
     page = client.get("/runs/T2").text
     words = " ".join(page.split())
