@@ -102,7 +102,7 @@ def _build_reason(
     reason = get_reason(engine, subject, reason_id)
     if reason is None:
         return None
-    events = list_events(reader, subject, reason_id)
+    events: Sequence[Any] = list_events(reader, subject, reason_id)
     newest_run = _find_newest_run(reader, events)
     compile_key = next((event.compile_key for event in events if newest_run and event.run_id == newest_run.id), None)
     return ReasonScreen(
