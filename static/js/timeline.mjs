@@ -63,8 +63,6 @@ function remember() {
   if (idle) address.searchParams.set("idle", "shown");
   else address.searchParams.delete("idle");
   history.replaceState(null, "", address);
-  const share = document.querySelector("#share input");
-  if (share) share.value = address.href;
 }
 
 // Half a window more on both sides, so that moving shows what is there before the next answer.
