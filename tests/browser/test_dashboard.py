@@ -225,7 +225,7 @@ def _ground(tab: Page) -> str:
 def test_theme_follows_the_system_until_a_person_chooses(open_tab: Callable[..., Page], address: str) -> None:
     light, dark = open_tab(color_scheme="light"), open_tab(color_scheme="dark")
     for tab in (light, dark):
-        tab.goto(address)
+        tab.goto(f"{address}/graph_breaks")
     assert _ground(light) != _ground(dark)
     button = light.get_by_role("button", name="Theme")
     before = light.locator("[data-chart] .xtick text").first.evaluate("it => it.style.fill")
@@ -273,7 +273,7 @@ def test_pages_read_well_without_javascript(open_tab: Callable[..., Page], addre
         assert page.locator("main :is(tbody tr, dt)").count() > 0, path
         assert not page.locator(".theme").is_visible()
     page.goto(f"{address}/graph_breaks")
-    assert "the table below has the same numbers" in (page.locator("[data-chart] noscript").first.text_content() or "")
+    assert "The table below has the same numbers" in (page.locator("[data-chart] noscript").first.text_content() or "")
     page.get_by_text("Show table").first.click()
     assert page.locator("details.twin[open] tbody tr").count() > 0
     page.goto(f"{address}/runs")
