@@ -86,7 +86,7 @@ DRAWINGS = (
         "peak eager ÷ peak compiled",
         ("compression_ratio", "compression", "series-1"),
     ),
-    _build_chart("lookup", "dynamo's cache lookup", "each call", ("cache_lookup_latency_us", "look-up", "series-1")),
+    _build_chart("lookup", "dynamo's cache lookup", "each call", ("cache_lookup_latency_us", "lookup", "series-1")),
 )
 
 

@@ -68,7 +68,7 @@ def restore(run: str, db: str) -> int:
         except CannotRestore as error:
             return fail(str(error))
         if not restored:
-            return fail(f"no run {run[:80]!r} was deleted here; `compileboard trash list` shows what was")
+            return fail(f"no deleted run {run[:80]!r}; `compileboard trash list` lists all")
         record_action(writer, "run.restore", run, command_origin())
         index_run(writer, run)
     _print("restored")

@@ -38,7 +38,7 @@ _ACTION_HELP = {
 
 @click.group(cls=Group, epilog=EPILOG)
 def incidents() -> None:
-    """Find lasting changes of every series, grouped by what brought them, and triage them."""
+    """Detect changes of every series, group them into incidents, and triage those."""
 
 
 id_argument = click.argument("incident_id", metavar="ID", help="Incident's ID, or that of one of its changes.")

@@ -90,8 +90,8 @@ def _list_parameters() -> list[click.Parameter]:
 def bench(**values: Any) -> int:
     """Measure models eager and compiled, each experiment in a process of its own.
 
-    The results are recorded with the compiles, graph breaks and recompiles they came with. Works offline; the built-in
-    suite needs torch alone.
+    The results are recorded with the compiles, graph breaks and recompiles of their processes. Works offline. The
+    built-in suite needs torch alone.
     """
     request = read_request(values)
     if not request.list:

@@ -32,7 +32,16 @@ TOTALS = (
     Metric("compile_count", "Compiles", "", "neutral", 0, "count", "torch", "compiled functions"),
     Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", "torch", "events"),
     Metric("recompile_count", "Recompiles", "", "down_is_good", 0, "count", "torch", "events"),
-    Metric("recompile_limit_count", "Limit hits", "", "down_is_good", 0, "count", "torch", "frames given up"),
+    Metric(
+        "recompile_limit_count",
+        "Recompile limit reached",
+        "",
+        "down_is_good",
+        0,
+        "count",
+        "torch",
+        "functions that fell back to eager",
+    ),
     Metric("failure_count", "Failures", "", "down_is_good", 0, "count", "torch", "of compiles, and of compiled code"),
     Metric("cache_miss_count", "Cache misses", "", "down_is_good", 0, "count", "torch", "cache lookups without a hit"),
 )

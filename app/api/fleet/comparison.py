@@ -148,7 +148,7 @@ class ComparisonJson:
     """What changed from base to new, over what both sides have."""
 
     base: Annotated[ComparedSide, "The base."]
-    new: Annotated[ComparedSide, "What is judged."]
+    new: Annotated[ComparedSide, "The new side."]
     anyway: Annotated[bool, "Whether numbers across machines are compared as well."]
     refused: Annotated[list[str], "What makes the numbers lie, so that they are not compared."]
     warnings: Annotated[list[str], "What makes the numbers doubtful."]
@@ -172,7 +172,7 @@ class SidesQuery:
     """What is compared."""
 
     base: Annotated[str | None, f"What was: {FORMS}. The run before new where it is not given."] = None
-    new: Annotated[str | None, f"What is judged: {FORMS}. The newest benchmark where it is not given."] = None
+    new: Annotated[str | None, f"The new side: {FORMS}. Default: the newest benchmark."] = None
     anyway: Annotated[
         bool,
         Parameter(choices=("1",), expected="1, the one value that it has"),

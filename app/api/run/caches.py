@@ -1,4 +1,4 @@
-"""A run's caches: what they answered, one look-up with its key."""
+"""A run's caches: what they answered, one lookup with its key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Differs = Annotated[str | None, "What differs from the nearest earlier key, in a
 
 @dataclass(frozen=True)
 class LookupsQuery:
-    """How much is said of each look-up."""
+    """How much is said of each lookup."""
 
     differs: Annotated[bool, Parameter(choices=("yes",)), "`yes`: the differences of each miss, for 20 lookups."] = (
         False
@@ -41,7 +41,7 @@ class LookupsQuery:
 
 @dataclass(frozen=True)
 class EarlierRuns:
-    """Where earlier look-ups are looked for."""
+    """Where earlier lookups are looked for."""
 
     runs: Annotated[bool, Parameter(choices=("before",)), "`before`: compare with earlier runs of the same name."] = (
         False
@@ -126,7 +126,7 @@ def get_caches(detail: RunDetail, query: LookupsQuery, page: PageQuery) -> Cache
 
 @operation(f"{_RUN}/<lookup_id>")
 def get_one(detail: RunDetail, lookup_id: str, query: EarlierRuns) -> CacheLookupDetail:
-    """Return one look-up: what its key is made of, and for a miss what differs from the nearest earlier key."""
+    """Return one lookup: its key components and, for a miss, the difference from the nearest earlier key."""
     screen = build_lookup(get_reader(), detail.run.id, read_id(lookup_id), across=query.runs)
     if screen is None:
         refuse(f"Run {detail.run.id[:80]} has no cache lookup with the number {lookup_id[:40]}.")
@@ -134,7 +134,7 @@ def get_one(detail: RunDetail, lookup_id: str, query: EarlierRuns) -> CacheLooku
 
 
 def make_lookup_report(report: CacheLookupScreen) -> CacheLookupDetail:
-    """Return one look-up with the components of its key and what differs from the nearest earlier one."""
+    """Return one lookup with the components of its key and what differs from the nearest earlier one."""
     nearest, no_diff = report.nearest, dict.fromkeys(field.name for field in fields(KeyDiff))
     written = {
         "differs": report.difference,

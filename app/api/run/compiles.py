@@ -125,7 +125,7 @@ _RUN = "/runs/<run_id>"
 
 @operation(f"{_RUN}/compiles")
 def list_compiles(detail: RunDetail, selection: CompileFilter, order: CompileSort, page: PageQuery) -> Page[CompileRow]:
-    """List a run's compiles: one row an attempt to compile a frame."""
+    """List a run's compiles: one row a compile of a function."""
     return compiles.list_compiles(
         get_reader(), detail.run.id, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
     )
@@ -172,7 +172,7 @@ def list_causes(detail: RunDetail, page: PageQuery) -> Page[RunCause]:
 
 @operation(f"{_RUN}/recompile_limits")
 def list_limit_hits(detail: RunDetail, page: PageQuery) -> Page[LimitHit]:
-    """List the compiles that hit the recompile limit: their frames run eagerly from then on."""
+    """List the compiles that reached the recompile limit: their functions fell back to eager."""
     return recompiles.list_limit_hits(get_reader(), detail.run.id, page.cursor, page.limit)
 
 
@@ -184,7 +184,7 @@ def list_failures(detail: RunDetail, page: PageQuery) -> Page[FailureRow]:
 
 @operation(f"{_RUN}/cache_lookups")
 def list_cache_lookups(detail: RunDetail, page: PageQuery) -> Page[CacheLookup]:
-    """List a run's look-ups in the FX graph cache and AOTAutograd's cache."""
+    """List a run's lookups in the FX graph cache and AOTAutograd's cache."""
     return failures.list_cache_lookups(get_reader(), detail.run.id, page.cursor, page.limit)
 
 

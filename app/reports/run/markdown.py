@@ -185,7 +185,7 @@ def _head(contents: Contents) -> list[str]:
         format_count(header.failure_count),
         "–" if summary.hit_ratio is None else format_percent(summary.hit_ratio),
     ]
-    names = ["Compiles>", "Compile time>", "Graph breaks>", "Recompiles>", "Limit hits>", "Failures>", "Cache hits>"]
+    names = ["Compiles>", "Compile time>", "Graph breaks>", "Recompiles>", "Limit reached>", "Failures>", "Cache hits>"]
     lines = [f"## torch.compile: {prose(run.shown_name)}", "", " · ".join(line), ""]
     if detail.tags:
         lines += [" ".join(code(f"{key}={value}") for key, value in detail.tags), ""]
