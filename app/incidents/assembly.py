@@ -30,6 +30,8 @@ HEADLINE_COUNT = 3
 MOST_MODELS = 200
 _TITLE_LIMIT = 200
 
+_COUNTED = {"graph_break": "graph_breaks", "recompile": "recompiles"}  # what a cause of a kind adds to
+
 
 class AssembledIncidents:
     """What is to be written of incidents."""
@@ -111,7 +113,7 @@ class IncidentAssembler:
             "environment": lead.evidence.get("environment") or [],
             "measured_as": describe_series(lead),
             "models": models[:MOST_MODELS],
-            "headline": [_make_headline(change) for change in pick_headlines(live, lead)],
+            "headline": [_make_headline(change) for change in pick_headlines(live, lead, causes)],
             "causes": causes,
             "others": others,
         }
@@ -175,15 +177,22 @@ def find_state(live: Sequence[SeriesChange], drivers: Sequence[SeriesChange], di
     return "recovered" if all(change.recovered_run_id for change in confirmed) else "open"
 
 
-def pick_headlines(live: Sequence[SeriesChange], lead: SeriesChange) -> list[SeriesChange]:
-    """Return the changes that say most: the lead, then other metrics of it, then other models."""
+def pick_headlines(
+    live: Sequence[SeriesChange], lead: SeriesChange, causes: Sequence[Mapping[str, Any]] = ()
+) -> list[SeriesChange]:
+    """Return the changes that say most: the lead, then other metrics of it, then other models.
+
+    The last is the count that the cause moved, where a graph break or recompile is the cause.
+    """
     ordered = sorted((change for change in live if change.id != lead.id), key=_rank)
     shown, metrics = [lead], {lead.metric}
     for change in [change for change in ordered if change.model == lead.model] or ordered:
         if change.metric not in metrics and change.direction == lead.direction:
             metrics.add(change.metric)
             shown.append(change)
-    return shown[:HEADLINE_COUNT]
+    counted = _COUNTED.get(causes[0].get("kind", "")) if causes else None
+    explaining = [change for change in shown[HEADLINE_COUNT:] if change.metric == counted]
+    return [*shown[: HEADLINE_COUNT - len(explaining)], *explaining]
 
 
 def _make_headline(change: SeriesChange) -> dict[str, Any]:

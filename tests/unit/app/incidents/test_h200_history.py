@@ -70,7 +70,7 @@ def test_what_came_in_with_one_commit_is_one_incident(history: sqlite3.Connectio
     ]
     ranker = incidents[1]
     assert (ranker.first_bad.short_commit, ranker.last_good and ranker.last_good.short_commit) == ("c7ed8b7", "bd77c9e")
-    assert [metric.label for metric in ranker.headlines] == ["Speedup", "Latency", "Warm compile time"]
+    assert [metric.label for metric in ranker.headlines] == ["Speedup", "Latency", "Graph breaks"]
 
 
 def test_the_cause_has_its_line_and_its_checks(history: sqlite3.Connection) -> None:

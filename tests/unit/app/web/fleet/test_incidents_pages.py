@@ -42,7 +42,7 @@ def test_the_list_has_title_cause_commit_and_metrics(client: FlaskClient) -> Non
     phrases = (
         "Breaky: speedup down 11%, graph break at",
         "Speedup 0.65× → 0.578× −11%",
-        "since e5f6a7b , 2026-11-19",
+        "Since e5f6a7b",
         "3 changes",
         "GPT2x4: latency down 11%",
         "Unconfirmed",
