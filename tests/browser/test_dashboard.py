@@ -360,7 +360,7 @@ def test_a_person_deletes_a_run_after_being_asked(open_tab: Callable[..., Page],
     tab.goto(f"{address}/runs/{own_run}")
     _open_actions(tab)
     tab.get_by_role("link", name="Delete").click()
-    tab.get_by_role("link", name="Keep it").click()
+    tab.get_by_role("link", name="Cancel").click()
     assert tab.locator("h1").inner_text() == "own"
     _open_actions(tab)
     tab.get_by_role("link", name="Delete").click()

@@ -98,7 +98,7 @@ def test_to_ignore_needs_a_reason_and_what_was_typed_stays(open_tab: Callable[..
 
 def test_the_chart_shows_the_series_with_its_levels(tab: Page, board: str) -> None:
     tab.goto(f"{board}{ONE}")
-    tab.locator("[data-chart][data-drawn]").wait_for()
+    tab.locator("[data-chart=trend-0-data][data-drawn]").wait_for()
     assert tab.locator("#series .legend").inner_text().split("\n") == ["commit range", "before", "after", "Breaky"]
     assert tab.locator("#series .scatterlayer .trace").count() == 4
     assert "0.572×" in tab.locator("#series-table").text_content()  # type: ignore[operator]
@@ -106,7 +106,7 @@ def test_the_chart_shows_the_series_with_its_levels(tab: Page, board: str) -> No
 
 def test_a_mark_on_a_trend_opens_its_incident(tab: Page, board: str) -> None:
     tab.goto(f"{board}/trends?model=Breaky&metric=speedup")
-    tab.locator("[data-chart][data-drawn]").wait_for()
+    tab.locator("[data-chart=trend-0-data][data-drawn]").wait_for()
     mark = tab.locator("#trend-0 .scatterlayer .trace").last.locator(".points path")
     box = mark.bounding_box()
     assert box is not None

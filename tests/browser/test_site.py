@@ -91,7 +91,7 @@ def test_pages_are_read_with_the_keyboard_alone(open_tab: Open, host: str) -> No
 def test_copy_says_what_is_in_it(open_tab: Open, host: str) -> None:
     page = open_tab(allow="404")  # Chromium asks for an icon beside what is no page
     page.goto(f"{host}/project/")
-    page.get_by_role("link", name="A copy").click()
+    page.get_by_role("link", name="Static site").click()
     assert page.locator("h1").inner_text() == "About this site"
     page.get_by_role("link", name="data/runs.json").click()
     assert '"data":' in page.locator("body").inner_text()
@@ -131,7 +131,7 @@ def test_copy_works_from_a_disk(browser: Any, folder: Path) -> None:
 
 def test_copy_reads_without_javascript(open_tab: Open, host: str) -> None:
     page = open_tab(java_script_enabled=False)
-    page.goto(f"{host}/project/")
+    page.goto(f"{host}/project/trends")
     page.locator("#trend-table summary").click()
     assert page.locator("#trend-table tbody tr").count() > 3
     page.get_by_role("link", name="Breaks & recompiles", exact=True).first.click()

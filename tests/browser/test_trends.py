@@ -95,7 +95,7 @@ def test_a_link_shows_what_was_zoomed_to(tab: Page, suite: str) -> None:
     tab.reload()
     wait_for_charts(tab, 2)
     tab.wait_for_function(f"() => Math.abs(({SPAN})() - {zoomed}) < 120000")
-    tab.get_by_role("button", name="All of it").press("Enter")
+    tab.get_by_role("button", name="Show all").press("Enter")
     tab.wait_for_function(f"() => Math.abs(({SPAN})() - {whole}) < 1000")
     assert "zoom" not in tab.url
 
@@ -119,7 +119,7 @@ def test_a_finger_on_a_chart_scrolls_the_page(open_tab: Callable[..., Page], sui
     page.goto(f"{suite}/trends?metric=speedup&metric=recompiles")
     wait_for_charts(page, 2)
     chart = page.locator("[data-linked] [data-chart]").first
-    chart.scroll_into_view_if_needed()
+    page.evaluate("scrollTo(0, 300)")
     before, address, box = page.evaluate("scrollY"), page.url, chart.bounding_box()
     assert box is not None and before > 200
     finger = page.context.new_cdp_session(page)
