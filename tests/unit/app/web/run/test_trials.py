@@ -66,6 +66,6 @@ def test_a_side_of_a_trial_says_whose_it_is(client: FlaskClient):
 
 
 def test_lists_tell_a_trial_from_a_run(client: FlaskClient, store):
-    assert client.get("/runs").text.count('left out of trends and incidents">trial') == 2
+    assert client.get("/runs").text.count('not in trends and incidents">trial') == 2
     database = store.execute("pragma database_list").fetchone()["file"]
     assert list_text(database, 9).count("(trial)") == 2
