@@ -22,8 +22,8 @@ def describe_pages(address: str | None) -> list[str]:
     where = f"{address}/" if address else "the dashboard (compileboard serve)"
     return [
         f"open {where} and look for",
-        "  encoder: slower since it prints in forward, until a later version takes the print out",
-        "  ranker: slower since it scores a random half of the candidates",
+        "  encoder: 3 graph breaks since it prints in forward, until a later version takes the print out",
+        "  ranker: graph breaks and a recompile since it scores a random half of the candidates",
         "  ranker: a version that fails to compile, with its commit and line",
     ]
 

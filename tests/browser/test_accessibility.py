@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"], "resultTypes": ["violations"]}
 EXPLORED = [*list_pages.values(), *list_explored.values()]
 BENCHED = list(list_benched.values())
-ALONE = ["/nope", "/imports", "/search", "/runs?q=nothing", "/graph_breaks?q=nothing", "/incidents?q=nothing"]
+ALONE = ["/nope", "/imports", "/search", "/runs?q=nothing", "/graph_breaks?q=nothing", "/incidents?model=nothing"]
 # Every entry of the top bar, before anything is recorded.
 EMPTY = [
     "/",
