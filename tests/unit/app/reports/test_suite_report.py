@@ -134,9 +134,10 @@ def test_of_several_configurations_it_says_which_and_how_to_choose(
         export(database, output, "--since", "2026-11-01", "--until", "2026-11-30", suite="builtin", format="html") == 0
     )
     assert (
-        "measured in 1 other way" in (error := capsys.readouterr().err) and "name the dtype to choose another" in error
+        "measured in 1 other configuration" in (error := capsys.readouterr().err)
+        and "name the dtype to choose another" in error
     )
-    assert "measured in 1 other way" in Path(output).read_text()
+    assert "measured in 1 other configuration" in Path(output).read_text()
 
 
 @pytest.mark.usefixtures("suite")

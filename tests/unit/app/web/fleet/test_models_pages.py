@@ -61,7 +61,7 @@ def test_models_shows_every_state_in_words_and_apart(client: FlaskClient) -> Non
 def test_headline_numbers_name_their_definition(client: FlaskClient) -> None:
     page = text_of(client, "/models")
     assert '45.5% <span class="soft">5 of 11</span>' in page
-    assert "by PyTorch HUD's definition" in page
+    assert "by PyTorch HUD's formula" in page
     assert "1.115×" in page
     assert all(text in page for text in ("PyTorch HUD", "runner.py", "summarize_perf.py", "1.2406×"))
 
