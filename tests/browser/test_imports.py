@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +48,7 @@ def packed(path: Path) -> str:
 
 def test_dropped_logs_become_a_run_and_a_screen_reader_hears_it(tab: Page, base: str) -> None:
     tab.goto(f"{base}/")
-    tab.get_by_role("link", name="Import a log or results").click()
+    tab.get_by_role("link", name="Import files").click()
     tab.wait_for_url(f"{base}/imports")  # and for its script
     tab.evaluate(DROP, [[["<b>one</b>.log.xz", packed(LOG)], ["two.log.xz", packed(OTHER)]], "h1"])
     row = tab.locator("[data-import][data-state=done]")
@@ -57,7 +56,8 @@ def test_dropped_logs_become_a_run_and_a_screen_reader_hears_it(tab: Page, base:
     assert row.locator(".import__name").inner_text() == "<b>one</b>.log.xz and 1 more"
     assert "imported" in tab.locator("[aria-live]").inner_text()
     row.get_by_role("link", name="Open the run").click()
-    tab.get_by_role("link", name=re.compile("^Processes")).click()
+    tab.locator(".tabs__row a", has_text="Environment").click()
+    tab.locator(".switch a", has_text="Processes").click()
     expect_count(tab.locator("#logs tbody tr"), 2)
 
 
