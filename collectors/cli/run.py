@@ -111,7 +111,8 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
     """
     from compileboard.collectors.runs.program import CannotRun, ProgramExit, run_program
 
-    launch = None
+    launch: Launch | None = None
+    refused: CannotRun | None = None
     with unhindered("this run is not recorded"):
         launch = open_launch(command, environment, db, quiet, **options)
     with ExitStack() as screen:
@@ -130,11 +131,11 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
                 (lambda: launch.step(show)) if launch else (lambda: None),
             )
         except CannotRun as error:
-            if launch:
-                launch.end(ProgramExit(error.exit_code))
-            raise
+            refused, outcome = error, ProgramExit(error.exit_code)
         if launch:
             launch.end(outcome)
+    if refused is not None:  # the screen lets no exception through
+        raise refused
     if launch and launch.recording.trouble is None and not quiet:
         with unhindered("the records cannot be counted"):
             for line in closing_lines(db, launch.manifest.run_id):

@@ -27,7 +27,7 @@ def draw_pictures(folder: Path) -> None:
             for scheme in SCHEMES:
                 page = chromium.new_page(viewport=SIZE, color_scheme=scheme)
                 page.goto(server.address)
-                page.locator(".js-plotly-plot .trace").first.wait_for()
+                page.locator(".spark polyline").first.wait_for()
                 page.wait_for_load_state("networkidle")
                 page.screenshot(path=folder / f"overview-{scheme}.png")
         chromium.close()
