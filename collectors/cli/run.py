@@ -13,7 +13,7 @@ from compileboard.collectors.cli.common import db_option, print_message, tag_opt
 from compileboard.collectors.cli.retry import pick_up
 from compileboard.collectors.store.errors import StoreError, describe_error
 from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
-from compileboard.collectors.terminal.progress_line import count_text, counts_text, progress_line
+from compileboard.collectors.terminal.progress_line import ProgressLine, count_text, counts_text, progress_line
 from compileboard.command_line import Choice, Command
 from compileboard.exit_codes import REFUSED
 
@@ -120,9 +120,9 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
         if launch is not None and not quiet:
             with unhindered("no progress is shown"):
                 progress = progress_line(os.environ)
-                screen.enter_context(suppress(Exception))
                 if progress:
-                    screen.enter_context(progress)
+                    progress.__enter__()
+                    screen.callback(_end_progress, progress)
         show = progress.show if progress else None
         try:
             outcome = run_program(
@@ -141,6 +141,12 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
             for line in closing_lines(db, launch.manifest.run_id):
                 print_message(line)
     return outcome
+
+
+def _end_progress(progress: ProgressLine) -> None:
+    """End the line of progress; what its end raises is not the program's."""
+    with suppress(Exception):
+        progress.__exit__(None, None, None)
 
 
 def open_launch(
