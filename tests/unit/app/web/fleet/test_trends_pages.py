@@ -192,7 +192,7 @@ def test_what_no_run_has_is_a_sentence_and_no_chart(client: FlaskClient) -> None
 def test_the_axis_of_commits_is_in_the_order_of_ancestry_and_says_what_is_not_known(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
-    note = "is not known, so the time of the first run with it says where it stands"
+    note = "is not recorded, so the time of its first run places it"
     assert note in text_of(client, "/trends?axis=commit")
     assert note not in text_of(client, "/trends")
     runs = store.execute("select id, git_commit from runs where source = 'bench' order by started_us").fetchall()
