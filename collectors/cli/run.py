@@ -133,8 +133,9 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
         except CannotRun as error:
             refused, outcome = error, ProgramExit(error.exit_code)
         if launch:
-            launch.end(outcome)
-    if refused is not None:  # the screen lets no exception through
+            with unhindered("the end of this run is not recorded"):
+                launch.end(outcome)
+    if refused is not None:
         raise refused
     if launch and launch.recording.trouble is None and not quiet:
         with unhindered("the records cannot be counted"):
