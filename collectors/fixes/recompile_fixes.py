@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
-from compileboard.collectors.fixes.break_sites.statement import dotted_name, parse_statement
+from compileboard.collectors.fixes.break_sites.statement import Statement, dotted_name, parse_statement
 from compileboard.collectors.fixes.fix import Fix, RecompileFacts, SuggestedFix
 from compileboard.collectors.fixes.recompiles.attributes import ATTRIBUTE_FIXES
 from compileboard.collectors.fixes.recompiles.global_state import STATE_FIXES
@@ -52,8 +52,9 @@ _FLOAT = re.compile(r"-?(?:\d+\.\d*|\d*\.?\d+e[-+]?\d+|nan|inf)")
 _COUNT = re.compile(r"(?:\+|-)=")
 _LAYER = re.compile(r"(?:^|_)(?:idx|index|layer|layer_id|depth)$|layer", re.IGNORECASE)
 _LOOP_OR_BRANCH = (
-    r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\]:]*\b{name}\b[^\]:]*\]"
+    r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\],:]*\b{name}\b[^\],:]*\]"
 )
+_POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
 _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
 
@@ -181,15 +182,37 @@ def _needs_value(facts: RecompileFacts) -> bool:
 
 
 def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
+    return _is_written_in(facts, _list_decided, _LOOP_OR_BRANCH)
+
+
+def _is_position(facts: RecompileFacts) -> bool:
+    """Return True if the code needs the number for one place of a tensor and for nothing else on the line."""
+    return not _is_in_loop_or_branch(facts) and _is_written_in(facts, _list_positions, _POSITION)
+
+
+def _is_written_in(
+    facts: RecompileFacts, list_parts: Callable[[ast.AST, Statement], Sequence[ast.AST]], pattern: str
+) -> bool:
+    """Return True if the recorded line has the source in such parts; a part of a statement is read by the pattern."""
     name, line = name_source(facts.source), facts.source_line or ""
     statement = parse_statement(line)
-    if statement is None:  # a part of one
-        return bool(re.search(_LOOP_OR_BRANCH.format(name=re.escape(name)), line))
-    parts = (part for node in statement.nodes() for part in _list_decided(node))
+    if statement is None:
+        return bool(re.search(pattern.format(name=re.escape(name)), line))
+    parts = (part for node in statement.nodes() for part in list_parts(node, statement))
     return any(_writes(inner) == name for part in parts for inner in ast.walk(part))
 
 
-def _list_decided(node: ast.AST) -> Sequence[ast.AST]:
+def _list_positions(node: ast.AST, statement: Statement) -> Sequence[ast.AST]:
+    """List the numbers beside other dimensions, as in `x[:, position]`: torch compiles each of them in."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
+        return []
+    called = statement.parents.get(node)
+    if isinstance(called, ast.Call) and called.func is node:  # `layers[i, j](x)`
+        return []
+    return [part for part in node.slice.elts if not isinstance(part, ast.Slice)]
+
+
+def _list_decided(node: ast.AST, statement: Statement) -> Sequence[ast.AST]:
     """List the parts of a loop, a branch or an index whose value decides at the compile what the code does."""
     if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
         return [node.test]
@@ -202,7 +225,7 @@ def _list_decided(node: ast.AST) -> Sequence[ast.AST]:
     if isinstance(node, ast.Call):
         return node.args if dotted_name(node.func) == "range" else []
     if isinstance(node, ast.Subscript) and not any(isinstance(part, ast.Slice) for part in ast.walk(node.slice)):
-        return [node.slice]
+        return [] if _list_positions(node, statement) else [node.slice]
     return []
 
 
@@ -211,9 +234,18 @@ def _writes(node: ast.AST) -> str | None:
 
 
 def _int(facts: RecompileFacts) -> Chosen:
+    if _is_position(facts):
+        return {"int-that-is-a-position": ()}
     if _needs_value(facts):
         return {"int-that-the-code-needs": (), "variants-that-stay": ()}
     return {"int": _dynamic(_source(facts), facts)}
+
+
+def _needed_int(facts: RecompileFacts) -> Chosen:
+    """Choose for an int of an object or of the module that its line needs at the compile; empty where it does not."""
+    if _is_position(facts):
+        return {"int-that-is-a-position": ()}
+    return {"int-that-the-code-needs": ()} if _is_in_loop_or_branch(facts) else {}
 
 
 def _float(facts: RecompileFacts) -> Chosen:
@@ -235,8 +267,8 @@ def _other(facts: RecompileFacts) -> Chosen:
 
 def _global(facts: RecompileFacts) -> Chosen:
     expected = facts.values[0] if facts.values else ""
-    if _INT.fullmatch(expected) and _is_in_loop_or_branch(facts):
-        return {"int-that-the-code-needs": ()}
+    if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
+        return needed
     if _INT.fullmatch(expected):
         return {"global-number": _dynamic(_source(facts), facts)}
     return {"global-number" if _FLOAT.fullmatch(expected) else "global-value": ()}
@@ -248,8 +280,8 @@ def _attribute(facts: RecompileFacts) -> Chosen:
         return {"training": ()}
     if {"missing", "present", "absent"} & set(facts.values) or "hasattr" in facts.reason:
         return {"attribute-that-comes": ()}
-    if _INT.fullmatch(expected) and _is_in_loop_or_branch(facts):
-        return {"int-that-the-code-needs": ()}
+    if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
+        return needed
     if _INT.fullmatch(expected):
         attribute = source.rpartition(".")[2]
         if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):

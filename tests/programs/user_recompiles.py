@@ -295,6 +295,43 @@ for steps in (2, 3, 4):
     model.steps = steps
     result.append(compiled(torch.ones(3)))
 """
+_SELECTED = """\
+import torch
+from torch import nn
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.head = nn.Embedding(20, 8), nn.Linear(8, 20)
+
+    def forward(self, tokens, position):
+        x = self.embedding(tokens).cumsum(1)
+        return self.head(x[:, position])
+
+decoder, result = torch.compile(Decoder()), []
+tokens = torch.ones(2, 8, dtype=torch.long)
+for position in range(2, 7):
+    logits = decoder(tokens, position)
+    tokens[:, position + 1] = logits.argmax(-1)
+    result.append(logits)
+"""
+_WRITTEN = """\
+import torch
+
+class Cache(torch.nn.Module):
+    position = 0
+
+    def forward(self, keys, key):
+        keys[:, self.position] = key
+        return keys.sum(1)
+
+cache, keys, result = Cache(), torch.zeros(2, 8, 4), []
+compiled = torch.compile(cache)
+for position in range(2, 7):
+    cache.position = position
+    result.append(compiled(keys, torch.ones(2, 4) * position))
+"""
 _TABLE = """\
 import torch
 
@@ -538,6 +575,26 @@ USER_PROGRAMS = (
                 "import torch\n",
                 "import torch\n\ntorch.compiler.config.dynamic_sources = \"L['self']._buffers['table']\"\n",
             ),
+        ),
+    ),
+    UserProgram(
+        "selected-position",
+        _SELECTED,
+        ("int-that-is-a-position",),
+        edit_program(
+            _SELECTED,
+            ("x[:, position]", "x.index_select(1, position).squeeze(1)"),
+            ("decoder(tokens, position)", "decoder(tokens, torch.tensor([position]))"),
+        ),
+    ),
+    UserProgram(
+        "written-position",
+        _WRITTEN,
+        ("int-that-is-a-position",),
+        edit_program(
+            _WRITTEN,
+            ("keys[:, self.position] = key", "keys.index_copy_(1, self.position, key.unsqueeze(1))"),
+            ("cache.position = position", "cache.position = torch.tensor([position])"),
         ),
     ),
 )

@@ -21,6 +21,7 @@ _PLAIN = "def f(x, value):\n    return x * value"
 _INTS = _call_with(_PLAIN, "2, 3, 4")
 _FLOATS = _call_with(_PLAIN, "0.2, 0.3, 0.4")
 _LOOP = _call_with("def f(x, value):\n    for _ in range(value):\n        x = x * 2\n    return x", "2, 3, 4")
+_POSITIONS = _call_with("def f(x, value):\n    return x.expand(2, 3)[:, value] * 2", "0, 1, 2")
 _FLOAT_BRANCH = _call_with("def f(x, value):\n    return x * value if value > 0.25 else x * 2", "0.2, 0.3, 0.4")
 _DROPOUT = """\
 import torch
@@ -87,6 +88,20 @@ for value in (2, 3, 4):
         y = compiled(y)
     result.append(y)
 """,
+    ),
+    Fix(
+        id="int-that-is-a-position",
+        kind="recompile",
+        keys=("int_value", "global_value", "module_attribute"),
+        title="Make {source} a one-element tensor and select with `index_select`; write with `index_copy_`",
+        applies="An int subscripts a tensor beside other dimensions. dynamic=True and a 0-d tensor recompile too.",
+        cost="The dimension stays, with size 1: squeeze it. Negative positions are an error.",
+        before=_POSITIONS,
+        after=edit_program(
+            _POSITIONS,
+            ("[:, value] * 2", ".index_select(1, value).squeeze(1) * 2"),
+            ("compiled(x, value)", "compiled(x, torch.tensor([value]))"),
+        ),
     ),
     Fix(
         id="float",
