@@ -71,7 +71,7 @@ def test_commands_delete_restore_prune_and_say_who(database: Path, capsys: pytes
     assert main(["audit", *db]) == 0
     out, err = capsys.readouterr()
     assert "deleted for good: 1 run" in out and "R1 is deleted for good" in err
-    assert "no run 'NOPE' was deleted here; `compileboard trash list` shows what was" in err
+    assert "no deleted run 'NOPE'; `compileboard trash list` lists all" in err
     assert [line.split()[2] for line in out.splitlines()[-4:]] == [
         "run.prune",
         "run.delete",
