@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from compileboard.collectors.fixes.break_sites.labels import name_builtin, name_skipped
+from compileboard.collectors.fixes.break_sites.number_use import list_uses
 from compileboard.collectors.fixes.break_sites.site import BreakSite
 from compileboard.collectors.fixes.break_sites.statement import dotted_name, shorten
 from compileboard.collectors.fixes.break_sites.tensor_values import (
@@ -119,7 +120,7 @@ def _choose_for_skipped(site: BreakSite) -> list[SuggestedFix]:
     if module == "time":
         return [site.suggest("time_in_caller")]
     if module in ("Random", "random", "_random"):
-        return [site.suggest("random_torch", expression=_quote_call(site, name))]
+        return _choose_for_random(site, name)
     if module in ("torch.random", "torch.cuda.random") or "Generator" in skipped:
         return [site.suggest("seed_in_caller")]
     if module == "torch.serialization":
@@ -127,6 +128,17 @@ def _choose_for_skipped(site: BreakSite) -> list[SuggestedFix]:
     if module.split(".")[0] in ("sys", "inspect", "importlib", "gc", "traceback"):
         return [site.suggest("frame_guarded", expression=_quote_call(site, name))]
     return _choose_for_call(site, name)
+
+
+def _choose_for_random(site: BreakSite, name: str) -> list[SuggestedFix]:
+    """Choose for a number that Python draws: a branch on one of torch's would break the graph too."""
+    expression, drawn = _quote_call(site, name), site.find_call(name)
+    uses = list_uses(site.statement, drawn, site.following) if site.statement and drawn else set()
+    if "branch" not in uses:
+        return [site.suggest("random_torch", expression=expression)]
+    if site.statement and isinstance(site.statement.node, ast.While):
+        return [site.suggest("loop_body")]
+    return [site.suggest("random_where", expression=expression)]
 
 
 def _choose_for_warning(site: BreakSite) -> list[SuggestedFix]:

@@ -35,6 +35,21 @@ RANDOM = program("""
 
     result = drop_path(torch.arange(4.0))
 """)
+RANDOM_BRANCH = program("""
+    import random
+
+    import torch
+
+
+    @torch.compile
+    def augment(x):
+        if random.random() < 2.0:
+            x = x.flip(-1)
+        return x + 1
+
+
+    result = augment(torch.arange(4.0))
+""")
 JSON = program("""
     import json
 
@@ -231,7 +246,7 @@ FIXES = (
         keys=("GB0007",),
         title="Draw with `torch.rand(())` instead of {expression}",
         applies="A random number of Python steers tensors.",
-        cost="Other random numbers: seed torch. A Python `if` on the number becomes `torch.where`.",
+        cost="Other random numbers: seed torch.",
         before=RANDOM,
         after=program("""
             import torch
@@ -244,6 +259,27 @@ FIXES = (
 
 
             result = drop_path(torch.arange(4.0))
+        """),
+    ),
+    Fix(
+        id="random_where",
+        kind="graph_break",
+        keys=("GB0007",),
+        title="Draw with `torch.rand(())` and choose with `torch.where` instead of a branch on {expression}",
+        applies="A random number of Python decides what runs. An `if` on one of torch breaks the graph too.",
+        cost="Both sides are computed. Other random numbers: seed torch.",
+        before=RANDOM_BRANCH,
+        after=program("""
+            import torch
+
+
+            @torch.compile
+            def augment(x):
+                x = torch.where(torch.rand(()) < 2.0, x.flip(-1), x)
+                return x + 1
+
+
+            result = augment(torch.arange(4.0))
         """),
     ),
     Fix(

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("torch")
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
-from compileboard.collectors.fixes.fix import BreakFacts, SuggestedFix
+from compileboard.collectors.fixes.fix import BreakFacts, SuggestedFix, edit_program
 from tests.integration.fixes.following import follow
 from tests.integration.fixes.recording import record_causes
-from tests.integration.fixes.running import list_break_facts, run_program
+from tests.integration.fixes.running import is_equal, list_break_facts, run_program, run_text
 from tests.programs.surveyed_breaks import list_surveyed
 from tests.tools.observed import PROGRAMS
 
@@ -23,6 +23,14 @@ ENDS = "GB4315"  # the program ends with it: no break is recorded
 PAIRS = {text: fix_id for fix_id, text in ((fix.id, fix.before) for fix in reversed(BREAK_FIXES.values()))}
 USERS = sorted(path for path in (PROGRAMS / "graph_breaks").glob("*.py") if path.name != "__init__.py")
 TAKE_A_PERSON = {"early_exit", "layer_drop", "sampling", "timed_model"}
+
+LAYER_DROP_BY_HAND = (
+    "            if self.training and random.random() < 0.0:\n"
+    "                continue\n"
+    "            x = layer(x).relu()\n",
+    "            y = layer(x).relu()\n"
+    "            x = torch.where(torch.rand(()) < 0.0, x, y) if self.training else y\n",
+)
 
 
 def record_breaks(text: str, folder: Path) -> list[BreakFacts]:
@@ -67,3 +75,11 @@ def test_a_program_that_no_fix_was_written_for(path: Path, tmp_path: Path) -> No
     assert (together == []) is (path.stem in TAKE_A_PERSON)
     if together:
         assert follow(text, together, tmp_path).verdict in WORKING
+
+
+def test_a_random_branch_written_as_where_breaks_nothing(tmp_path: Path) -> None:
+    text = (PROGRAMS / "graph_breaks" / "layer_drop.py").read_text(encoding="utf-8")
+    assert [suggest_break_fixes(facts)[0].fix.id for facts in record_breaks(text, tmp_path)] == ["random_where"]
+    followed = run_text(edit_program(text, LAYER_DROP_BY_HAND), tmp_path)
+    assert (followed.error, followed.trouble_count, followed.graph_count > 0) == (None, 0, True)
+    assert is_equal(followed.result, run_text(text, tmp_path, "eager").result)

@@ -59,6 +59,23 @@ def test_what_a_number_is_used_for_decides(use: str, fix_id: str, captured: bool
     assert any(suggested.settings for suggested in fixes) is captured
 
 
+@pytest.mark.parametrize(
+    ("use", "fix_id"),
+    [
+        ("if random.random() < p: x = x.flip(0)", "random_where"),
+        ("x = x + 1 if random.random() < p else x", "random_where"),
+        ("while random.random() < p: x = x + 1", "loop_body"),
+        ("x = x * random.random()", "random_torch"),
+        ("keep = random.random() < p", "random_torch"),
+    ],
+)
+def test_a_random_number_that_a_branch_tests_is_chosen_with_where(use: str, fix_id: str) -> None:
+    facts = facts_of(
+        "GB0007", f"def f(x, p):\n    {use}\n    return x\n", 2, context="module: random, qualname: random"
+    )
+    assert suggest_break_fixes(facts)[0].fix.id == fix_id
+
+
 def test_an_edit_is_only_given_where_the_use_is_known() -> None:
     program = "def f(x):\n    n = x.sum().item()\n"
     assert suggest_break_fixes(facts_of("GB0124", program, 2))[0].edits == ()
