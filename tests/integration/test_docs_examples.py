@@ -148,5 +148,5 @@ def test_first_example_runs_as_its_page_shows(page: str, workplace: Workplace, s
 
 def test_most_pages_begin_with_an_example() -> None:
     builds_or_serves = {"api.md", "cuda-run.md", "dependencies.md", "development.md", "quick-start.md"}
-    has_its_own_test = {"notebook.md"}
+    has_its_own_test = {"github-action.md", "notebook.md"}
     assert set(PAGES) - set(EXAMPLES) <= builds_or_serves | has_its_own_test

@@ -60,6 +60,7 @@ def test_a_recompile_shows_what_changed_in_one_click(tab: Page, explored_address
     tab.get_by_role("link", name="Swap sides").click()
     assert tab.locator("del").first.inner_text() == "8"
     tab.goto(f"{run}?tab=recompiles")
+    tab.locator("[id^=steps-] > summary").first.click()
     tab.get_by_role("link", name="graph", exact=True).first.click()
     assert tab.url.endswith("/changes#graph")
 

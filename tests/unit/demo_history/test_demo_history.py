@@ -116,7 +116,10 @@ def test_the_history_ends_by_saying_which_page_to_open_and_what_is_there(
 
 def test_make_demo_frames_the_programs_output_and_names_the_page() -> None:
     printed = subprocess.run(
-        ["make", "-n", "-o", "setup", "demo", "PORT=9123", "HISTORY=no"], capture_output=True, text=True, cwd=ROOT
+        ["make", "--no-print-directory", "-n", "-o", "setup", "demo", "PORT=9123", "HISTORY=no"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     ).stdout.splitlines()
     program = next(number for number, line in enumerate(printed) if "collectors.demo_program" in line)
     assert "output of the program" in printed[program - 1] and "end of the program" in printed[program + 1]
