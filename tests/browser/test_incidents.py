@@ -98,7 +98,7 @@ def test_to_ignore_needs_a_reason_and_what_was_typed_stays(open_tab: Callable[..
 
 def test_the_chart_shows_the_series_with_its_levels(tab: Page, board: str) -> None:
     tab.goto(f"{board}{ONE}")
-    tab.locator("[data-chart=trend-0-data][data-drawn]").wait_for()
+    tab.locator("[data-chart=series-data][data-drawn]").wait_for()
     assert tab.locator("#series .legend").inner_text().split("\n") == ["commit range", "before", "after", "Breaky"]
     assert tab.locator("#series .scatterlayer .trace").count() == 4
     assert "0.572×" in tab.locator("#series-table").text_content()  # type: ignore[operator]
