@@ -233,6 +233,28 @@ class RuntimeFailed(FrameContext):
 
 
 @dataclass(frozen=True)
+class ReproCaptured(FrameContext):
+    """A graph that failed, or was wrong, as it can be run again: contract/repros.py says what the manifest is."""
+
+    KIND = "repro_captured"
+    position: int = 0  # among the repros of its process
+    manifest: dict[str, Json] = field(default_factory=dict)
+    program: str = ""  # the graph as Python's source
+    dynamo_program: str | None = None  # dynamo's graph, where `program` is what AOTAutograd made of it
+    failure_position: int | None = None  # of the RuntimeFailed that it belongs to
+
+
+@dataclass(frozen=True)
+class ReproValues(Event):
+    """The bytes of one storage of a repro's inputs."""
+
+    KIND = "repro_values"
+    position: int = 0  # of its repro
+    digest: str = ""  # SHA-256
+    body: str = ""  # base64 of the zlib-compressed bytes
+
+
+@dataclass(frozen=True)
 class CacheLookedUp(FrameContext):
     """A look-up in the FX graph cache or AOTAutograd's cache."""
 

@@ -14,7 +14,9 @@ SNAPSHOT = "snapshot"
 CONFIG = "config"
 RUNTIME_FAILED = "runtime_failed"
 CUDAGRAPH_SKIP = "cudagraph_skip"
-HOOK_RECORDS = frozenset((PROCESS_STARTED, SNAPSHOT, CONFIG, RUNTIME_FAILED, CUDAGRAPH_SKIP))
+REPRO = "repro"  # metadata: ReproCaptured's fields without its programs; payload: {"program": …, "dynamo_program": …}
+REPRO_VALUES = "repro_values"  # metadata: position and digest; payload: the body
+HOOK_RECORDS = frozenset((PROCESS_STARTED, SNAPSHOT, CONFIG, RUNTIME_FAILED, CUDAGRAPH_SKIP, REPRO, REPRO_VALUES))
 
 # What becomes an event, seen alike by the hooks and in a log.
 COMPILE_START = "dynamo_start"

@@ -1,0 +1,160 @@
+"""A repro: a graph that failed or was wrong, with all that is needed to run it again elsewhere.
+
+A repro is a manifest (JSON), the graph as a module that Python can run (torch's own script without its last part), the
+graph that dynamo made of it where both are known, and the values of inputs where they were asked for. Capture writes
+it, the store keeps it as text, `repro` runs it in processes of its own. Values are the bytes of whole storages, named by
+the SHA-256 of their content: no pickle, so reading them runs nothing. Imported in the observed process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+FORMAT = 1
+KINDS = ("compile", "runtime", "accuracy", "crash")
+LEVELS = ("dynamo", "aot")  # whose graph `program` is: dynamo's, or the one that AOTAutograd gave to the compiler
+PHASES = ("forward", "backward", "inference")
+# What became of an input's values.
+KEPT, ABSENT, FREED, TOO_LARGE, WITHHELD = "kept", "absent", "freed", "too_large", "withheld"
+VALUE_STATES = (KEPT, ABSENT, FREED, TOO_LARGE, WITHHELD)
+MOST_REPROS = 20  # of a process, one a fingerprint
+DEFAULT_VALUES_BYTES = 64 << 20  # of a repro
+MOST_STORAGE_BYTES = 32 << 20  # of one storage: it must fit into one record of the spool
+MOST_PROGRAM_CHARS = 16 << 20
+MOST_ERROR_CHARS = 8_000
+
+Size = int | str  # an expression of symbols, as sympy writes it: "2*s0 + 1"
+
+
+@dataclass(frozen=True)
+class ReproInput:
+    """An input of the graph: what it was, without its values.
+
+    Inputs of one `storage` share memory. A size or stride that was symbolic is written as its expression.
+    """
+
+    name: str  # of the placeholder
+    kind: str = "tensor"  # tensor | symint | int | float | bool | none | other
+    value: int | float | bool | str | None = None  # a number's; a symint's hint; of "other" its class
+    expression: str | None = None  # a symint's: "s0"
+    dtype: str | None = None  # "float32"
+    shape: tuple[Size, ...] | None = None
+    stride: tuple[Size, ...] | None = None
+    storage_offset: Size = 0
+    device: str | None = None  # "cuda:0"
+    requires_grad: bool = False
+    is_parameter: bool = False
+    storage: int | None = None  # number of its storage among the repro's
+    storage_bytes: int | None = None
+    values: str = ABSENT  # one of VALUE_STATES
+    digest: str | None = None  # SHA-256 of its storage, where its values are kept
+
+
+@dataclass(frozen=True)
+class ReproManifest:
+    """All of a repro but its programs and values."""
+
+    kind: str  # one of KINDS
+    level: str  # one of LEVELS
+    phase: str = "inference"  # one of PHASES
+    error_type: str | None = None
+    message: str | None = None  # secrets removed; head and tail of a long one
+    traceback: str | None = None
+    operation: str | None = None  # that failed or is wrong, where it is known: "aten.atan.default"
+    signal: str | None = None  # that ended the process: "SIGSEGV"
+    function: str | None = None  # that was compiled: qualified name
+    file: str | None = None
+    line: int | None = None
+    backend: str | None = None
+    node_count: int | None = None  # call nodes of the graph
+    inputs: tuple[ReproInput, ...] = ()
+    symbols: dict[str, int] = field(default_factory=dict)  # hint of each symbol
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # {"inductor": {"max_autotune": "True"}}
+    versions: dict[str, str | None] = field(default_factory=dict)  # torch python cuda triton
+    device: str | None = None  # the GPU's name, or "cpu"
+    preload: tuple[str, ...] = ()  # modules or files that register what the graph needs
+    accuracy: dict[str, Any] = field(default_factory=dict)  # of an accuracy failure: what was compared
+    dynamo_inputs: tuple[ReproInput, ...] = ()  # of `dynamo_program`, where it is not the program itself
+    source: str = "live"  # live | torch: read from what torch itself left
+    format: int = FORMAT
+
+
+def dump_manifest(manifest: ReproManifest) -> dict[str, Any]:
+    """Return a manifest as JSON, without what is at its default."""
+    body = _sparse(manifest)
+    for name in ("inputs", "dynamo_inputs"):
+        if name in body:
+            body[name] = [_sparse(entry) for entry in getattr(manifest, name)]
+    return {"format": manifest.format, **body}
+
+
+def load_manifest(body: Mapping[str, Any]) -> ReproManifest:
+    """Read a manifest; a field that this version does not know is passed over.
+
+    Raises: ValueError if it is none, or of a newer format.
+    """
+    if not isinstance(body, Mapping) or body.get("kind") not in KINDS or body.get("level") not in LEVELS:
+        raise ValueError(f"this is no repro: expected a kind of {', '.join(KINDS)} and a level of {', '.join(LEVELS)}")
+    if not isinstance(body.get("format"), int) or body["format"] > FORMAT:
+        raise ValueError(f"a repro of format {body.get('format')!r}: this version reads up to {FORMAT}; update it")
+    known = {entry.name: body[entry.name] for entry in fields(ReproManifest) if entry.name in body}
+    for name in ("inputs", "dynamo_inputs"):
+        known[name] = tuple(_load_input(entry) for entry in known.get(name, ()))
+    known["preload"] = tuple(str(entry) for entry in known.get("preload", ()))
+    return ReproManifest(**known)
+
+
+def _load_input(body: Any) -> ReproInput:
+    if not isinstance(body, Mapping) or "name" not in body:
+        raise ValueError(f"an input of this repro has no name: {str(body)[:80]}")
+    values = {entry.name: body[entry.name] for entry in fields(ReproInput) if entry.name in body}
+    for name in ("shape", "stride"):
+        if isinstance(values.get(name), (list, tuple)):
+            values[name] = tuple(values[name])
+    return ReproInput(**values)
+
+
+def _sparse(value: Any) -> dict[str, Any]:
+    defaults = {entry.name: entry for entry in fields(value)}
+    return {
+        name: part
+        for name, part in asdict(value).items()
+        if part != defaults[name].default and not (part in ({}, (), []) and name != "shape")
+    }
+
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_NUMBER = re.compile(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_PATH = re.compile(r"(?:/[^\s'\":,;]+)+")
+_QUOTED = re.compile(r"'[^']{40,}'|\"[^\"]{40,}\"")
+
+
+def error_pattern(message: str | None) -> str:
+    """Return the first line of an error's message without values: numbers, addresses, paths and long texts."""
+    line = next((part.strip() for part in (message or "").splitlines() if part.strip()), "")
+    for pattern, instead in ((_ADDRESS, "0x…"), (_PATH, "/…"), (_QUOTED, "'…'"), (_NUMBER, "N")):
+        line = pattern.sub(instead, line)
+    return line[:300]
+
+
+def failure_fingerprint(manifest: ReproManifest) -> str:
+    """Name a failure alike wherever it is seen: error class, message without values, and the operation.
+
+    Where nothing names the operation, the function that was compiled stands in for it.
+    """
+    subject = manifest.operation or manifest.function
+    parts = (manifest.kind, manifest.error_type or manifest.signal, error_pattern(manifest.message), subject)
+    body = "\x1e".join("\x00" if part is None else part for part in parts)
+    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def program_digest(program: str, inputs: Iterable[ReproInput] = ()) -> str:
+    """Hash a graph's text without comments, and its inputs: the same graph is captured once."""
+    lines = (line.split(" # File:")[0].split("#")[0].rstrip() for line in program.splitlines())
+    body = "\n".join(line for line in lines if line)
+    specs = [(entry.kind, entry.dtype, entry.shape, entry.stride, entry.device) for entry in inputs]
+    return hashlib.sha256(f"{body}\x1e{specs!r}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
