@@ -2,8 +2,8 @@
 
 A repro is a manifest (JSON), the graph as a module that Python can run (torch's own script without its last part), the
 graph that dynamo made of it where both are known, and the values of inputs where they were asked for. Capture writes
-it, the store keeps it as text, `repro` runs it in processes of its own. Values are the bytes of whole storages, named by
-the SHA-256 of their content: no pickle, so reading them runs nothing. Imported in the observed process.
+it, the store keeps it as text, `repro` runs it in processes of its own. Values are the bytes of whole storages, named
+by their SHA-256: no pickle, so reading them runs nothing. Imported in the observed process.
 """
 
 from __future__ import annotations
