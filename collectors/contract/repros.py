@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 FORMAT = 1
@@ -119,16 +119,15 @@ def _load_input(body: Any) -> ReproInput:
 
 
 def _sparse(value: Any) -> dict[str, Any]:
-    defaults = {entry.name: entry for entry in fields(value)}
-    return {
-        name: part
-        for name, part in asdict(value).items()
-        if part != defaults[name].default and not (part in ({}, (), []) and name != "shape")
+    defaults = {
+        entry.name: entry.default_factory() if entry.default_factory is not MISSING else entry.default
+        for entry in fields(value)
     }
+    return {name: part for name, part in asdict(value).items() if part != defaults[name]}
 
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_NUMBER = re.compile(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"(?<![A-Za-z_])-?\d+(?!x…)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _PATH = re.compile(r"(?:/[^\s'\":,;]+)+")
 _QUOTED = re.compile(r"'[^']{40,}'|\"[^\"]{40,}\"")
 
