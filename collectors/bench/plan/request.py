@@ -28,7 +28,7 @@ class BenchRequest:
     )
     only: str | None = MODELS(
         None,
-        "One model: its name, path:/abs/file.py,class:NAME as upstream takes it, or path:/abs/file.py for the "
+        "One model: its name, path:FILE.py,class:NAME as upstream takes it, or path:FILE.py for the "
         "functions marked with @compileboard.bench.model.",
         metavar="MODEL",
     )

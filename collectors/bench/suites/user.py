@@ -177,7 +177,7 @@ def marked_functions(module: ModuleType) -> list[tuple[str, Callable[..., Any], 
 
 
 BUILD = "compileboard.collectors.bench.suites.user_build:build"
-FORMS = "path:/abs/file.py,class:Name or path:/abs/file.py,model:Name or path:/abs/file.py"
+FORMS = "path:FILE.py,class:Name or path:FILE.py,model:Name or path:FILE.py"
 # The last ",class:" counts, so that a path may have commas and colons; a name has neither, nor a slash.
 PATH_FIRST = re.compile(r"path:(?P<path>.*?)(?:,(?P<kind>class|model):(?P<name>[^,:/]*))?", re.DOTALL)
 PATH_LAST = re.compile(r"(?P<kind>class|model):(?P<name>[^,:/]*),path:(?P<path>.*)", re.DOTALL)
@@ -198,7 +198,7 @@ class OnlyTarget:
 
 
 def read_only(text: str) -> OnlyTarget:
-    """Read `path:…` without looking at the file.
+    """Read `path:…` without looking at the file; a relative path begins in the current folder.
 
     Raises: OnlyError.
     """
@@ -208,16 +208,11 @@ def read_only(text: str) -> OnlyTarget:
     path, kind, name = match["path"], match["kind"], match["name"] or ""
     if not path:
         raise OnlyError(f"--only {text}: the path is empty; expected {FORMS}")
-    if not path.startswith("/"):
-        raise OnlyError(
-            f"--only {text}: {path} is not an absolute path, and must be: dynamo may change the current working "
-            "directory, which makes a relative one tricky"
-        )
     if kind == "class" and not name.isidentifier():
         raise OnlyError(f"--only {text}: {name!r} is no name of a class; expected {FORMS}")
     if kind == "model" and not name:
         raise OnlyError(f"--only {text}: the model has no name; expected {FORMS}")
-    return OnlyTarget(path, kind, name)
+    return OnlyTarget(os.path.join(os.getcwd(), path), kind, name)  # a child may have another folder
 
 
 def parse_only(text: str, suite: str | None = None, *, timeout_s: float = LIST_TIMEOUT_S) -> list[ModelRef]:
