@@ -1,0 +1,1 @@
+"""Repros: run again, judged, minimised and taken apart, each in processes of their own. torch is imported there."""

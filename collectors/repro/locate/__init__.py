@@ -1,0 +1,1 @@
+"""Which operation, pass or setting makes a repro fail: every node judged, compiles bisected."""
