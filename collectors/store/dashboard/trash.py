@@ -241,12 +241,13 @@ def _read_table(connection: sqlite3.Connection, name: str) -> TrashTable:
     unique: tuple[str, ...] = ()
     for index in connection.execute("select name from pragma_index_list(?) where [unique] order by seq desc", (name,)):
         unique = tuple(row[0] for row in connection.execute("select name from pragma_index_info(?)", (index["name"],)))
+    has_number = [(column["name"], column["type"].lower()) for column in columns if column["pk"]] == [("id", "integer")]
     return TrashTable(
         name,
         tuple(column["name"] for column in columns),
         {key["from"]: (key["table"], key["to"], key["on_delete"] == "CASCADE") for key in keys},
-        [(column["name"], column["type"].lower()) for column in columns if column["pk"]] == [("id", "integer")],
-        unique,
+        has_number,
+        unique or (("id",) if has_number else ()),  # a row that its id alone tells apart has one of its content
     )
 
 

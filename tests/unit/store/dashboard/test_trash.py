@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.imports.many_rows import write_log
 from compileboard.collectors.cli.import_command import import_paths
+from compileboard.collectors.fixes.recorded import SourceLines
 from compileboard.collectors.pipeline.log_loader import LoadOptions
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard import trash
@@ -24,6 +25,7 @@ from compileboard.collectors.store.dashboard.trash import (
     trash_path,
 )
 from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.source_excerpts import save_source_lines
 from tests.tools.make_db import DATA
 from tests.unit.app.explored import LOGS, explore
 
@@ -36,6 +38,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     explore(path)
     coverage = DATA / "upstream" / "made" / "coverage.csv"
     import_paths([str(coverage)], str(path), LoadOptions(), print_line=lambda _line: None)
+    with closing(open_writer(path)) as connection:
+        for run_id in list_runs(connection)[:2]:  # the same lines of two runs are one row
+            save_source_lines(connection, run_id, [SourceLines("train.py", 7, ("x = net(x)", "print(x)"))])
     return path
 
 
