@@ -39,6 +39,20 @@ join series_changes as c on c.incident_id = wanted.value
 order by c.id
 limit 100000
 """  # noqa: S608
+WORSE_SQL = """
+select
+  c.suite, c.model, c.mode, c.dtype, c.device, c.hardware, c.backend, c.dynamic, c.batch_size, c.world_size,
+  c.branch, max(c.first_us, i.first_us) as first_us, i.recovered_us
+from json_each(:ids) as wanted
+join incidents as i on i.id = wanted.value
+join series_changes as c on c.incident_id = i.id
+where c.subject = 'model'
+  and c.direction = 'worse'
+  and c.state = 'confirmed'
+  and (c.recovered_run_id is null or i.recovered_us is not null)
+order by c.id
+limit 100000
+"""
 GET_SQL = f"""
 select {_COLUMNS}
 from series_changes as c
@@ -100,6 +114,34 @@ class SeriesChange:
     evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.incidents.evidence says what is in it
 
 
+@dataclass(frozen=True)
+class WorseChange:
+    """How long a model was worse, in one configuration; `recovered_us` is None while it is."""
+
+    suite: str
+    model: str
+    mode: str
+    dtype: str
+    device: str
+    hardware: str
+    backend: str
+    dynamic: int
+    batch_size: int
+    world_size: int
+    branch: str
+    first_us: int
+    recovered_us: int | None
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """Return the fields of its series, in the order of the table `series`."""
+        return tuple(vars(self).values())[:-3]
+
+    def covers(self, started_us: int) -> bool:
+        """Return True if it was worse in a run that started then."""
+        return self.first_us <= started_us and (self.recovered_us is None or started_us < self.recovered_us)
+
+
 def list_series_changes(
     connection: sqlite3.Connection, subject: str, suite: str, models: Sequence[str] = ("",), limit: int = 200
 ) -> list[SeriesChange]:
@@ -112,6 +154,11 @@ def list_changes_of(connection: sqlite3.Connection, incident_ids: Iterable[str])
     """List the changes that are evidence of some incidents."""
     values = {"ids": json.dumps(list(incident_ids))}
     return [_read(row) for row in connection.execute(OF_INCIDENTS_SQL, values)]
+
+
+def list_worse_changes(connection: sqlite3.Connection, incident_ids: Sequence[str]) -> list[WorseChange]:
+    """List the models that some incidents found worse, each from when to when."""
+    return [WorseChange(*row) for row in connection.execute(WORSE_SQL, {"ids": json.dumps(list(incident_ids))})]
 
 
 def get_change(connection: sqlite3.Connection, change_id: str) -> SeriesChange | None:

@@ -342,6 +342,17 @@ where x.status = 'failed'
 order by x.run_id, s.model, x.id
 limit 1000
 """
+MEASURED_SQL = """
+select distinct
+  x.run_id, s.suite, s.model, s.mode, s.dtype, s.device, s.hardware, s.backend, s.dynamic, s.batch_size, s.world_size
+from $each(:run_ids) as wanted
+join results as x on x.run_id = wanted.value
+join series as s on s.id = x.series_id
+where x.status = 'measured'
+  and s.model $in(:models)
+order by x.run_id, s.model
+limit 100000
+"""
 SPEEDUPS_SQL = """
 select x.run_id, x.geomean_speedup, x.speedup_count, x.measured_count, x.total_count, x.failed_count
 from $each(:run_ids) as wanted
@@ -386,6 +397,17 @@ def list_failed_models(engine: Engine, run_ids: list[str]) -> dict[str, list[Fai
         model = FailedModel(row["model"], row["reason"], row["message"])
         failed.setdefault(row["run_id"], {}).setdefault(model.model, model)
     return {run_id: list(models.values()) for run_id, models in failed.items()}
+
+
+def list_measured_models(
+    engine: Engine, run_ids: list[str], models: list[str]
+) -> dict[str, set[tuple[str | int, ...]]]:
+    """List the series of some models that each of the runs measured, as their fields in the order of `series`."""
+    measured: dict[str, set[tuple[str | int, ...]]] = {}
+    for row in engine.rows(MEASURED_SQL, {"run_ids": run_ids, "models": models}):
+        run_id, *key = row
+        measured.setdefault(run_id, set()).add(tuple(key))
+    return measured
 
 
 def list_speedups(engine: Engine, run_ids: list[str]) -> dict[str, RunSpeedup]:

@@ -18,6 +18,7 @@ from compileboard.app.analysis.verdict import (
 )
 from compileboard.app.format import format_count
 from compileboard.app.queries.dashboard.incidents import IncidentCounts, IncidentFilter, count_incidents
+from compileboard.app.queries.dashboard.series_changes import list_worse_changes
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.overview import (
     DatabaseTotals,
@@ -30,6 +31,7 @@ from compileboard.app.queries.fleet.overview import (
     TopFunction,
     get_totals,
     list_failed_models,
+    list_measured_models,
     list_series,
     list_speedups,
     list_top_breaks,
@@ -86,6 +88,7 @@ class OverviewIncidents:
     unconfirmed: Sequence[Incident]
     recovered: Sequence[Incident]
     recovered_ranges: Sequence[tuple[int, int]]  # from when to when incidents lasted that recovered
+    lasting_ids: Sequence[str]  # those that are open, and those that were
     counts: IncidentCounts
     sparklines: Mapping[str, Sparkline | None]  # of those that are shown, by id
 
@@ -97,22 +100,28 @@ class OverviewIncidents:
 
 @dataclass(frozen=True)
 class RecentRun:
-    """A run with what failed in it and, of a benchmark, its speedup."""
+    """A run with what failed in it and, of a benchmark, its speedup; `worse` are models with an incident then open."""
 
     listed: ListedRun
     failed: Sequence[FailedModel]
     speedup: RunSpeedup | None
+    worse: Sequence[str] = ()
+
+    @property
+    def has_failed(self) -> bool:
+        """Return True if a model or the program failed."""
+        return bool(self.failed) or self.listed.state.kind == "bad"
 
     @property
     def status(self) -> tuple[str, str]:
-        """Return its status as a word and a colour: a failed model is never green."""
+        """Return its status as a word and a colour: a failed or worse model is never green."""
         state = self.listed.state
         if self.failed and self.speedup:
             return f"{len(self.failed)} of {self.speedup.total_count} failed", "bad"
         if self.failed or state.problems:
             return ", ".join(state.problems), "bad" if state.kind == "bad" or self.failed else "warn"
-        if state.word == "finished" and self.listed.run.result_count:
-            return "Passed", "good"
+        if self.worse:
+            return f"{len(self.worse)} worse", "bad"
         return state.word.capitalize(), state.kind
 
 
@@ -201,7 +210,7 @@ def build_overview(
     incidents = _list_incidents(reader, engine, filters.suite, clock)
     suite = _describe_suite(engine, summed, clock) if summed else None
     scope = {"suite": filters.suite, "name": filters.name}
-    runs = _list_recent_runs(engine, filters, clock)
+    runs = _list_recent_runs(reader, engine, filters, incidents, clock)
     totals = get_totals(engine, **scope, alive_since_us=clock.alive_since_us)
     programs = list_programs(reader, _list_newest(engine, filters)) if not sets else []
     return OverviewScreen(
@@ -245,13 +254,40 @@ def _list_newest(engine: Engine, filters: OverviewFilters) -> Sequence[RunRow]:
     return [run for run in runs if run.source != "trial"]
 
 
-def _list_recent_runs(engine: Engine, filters: OverviewFilters, clock: RecorderClock) -> list[RecentRun]:
+def _list_recent_runs(
+    reader: sqlite3.Connection,
+    engine: Engine,
+    filters: OverviewFilters,
+    incidents: OverviewIncidents,
+    clock: RecorderClock,
+) -> list[RecentRun]:
     listed = describe_runs(engine, _list_newest(engine, filters)[:NEWEST_RUNS_COUNT], clock)
     benched = [entry.run.id for entry in listed if entry.run.result_count]
     failed_ids = [entry.run.id for entry in listed if entry.run.failed_result_count]
     failed = list_failed_models(engine, failed_ids) if failed_ids else {}
     speedups = list_speedups(engine, benched) if benched else {}
-    return [RecentRun(entry, failed.get(entry.run.id, ()), speedups.get(entry.run.id)) for entry in listed]
+    worse = _find_worse_models(reader, engine, incidents, [entry.run for entry in listed])
+    return [
+        RecentRun(entry, failed.get(entry.run.id, ()), speedups.get(entry.run.id), sorted(worse[entry.run.id]))
+        for entry in listed
+    ]
+
+
+def _find_worse_models(
+    reader: sqlite3.Connection, engine: Engine, incidents: OverviewIncidents, runs: Sequence[RunRow]
+) -> dict[str, set[str]]:
+    """Find the models of each run that an incident was open of while it started, in the same configuration."""
+    worse: dict[str, set[str]] = {run.id: set() for run in runs}
+    changes = list_worse_changes(reader, incidents.lasting_ids)
+    if not changes:
+        return worse
+    models = sorted({change.model for change in changes})
+    measured = list_measured_models(engine, [run.id for run in runs if run.result_count], models)
+    for run in runs:
+        keys = measured.get(run.id, set())
+        own = [change for change in changes if change.key in keys and change.branch == (run.git_branch or "")]
+        worse[run.id] |= {change.model for change in own if change.covers(run.started_us)}
+    return worse
 
 
 def _describe_suite(engine: Engine, summed: SummarizedRuns, clock: RecorderClock) -> NewestSuiteRun:
@@ -356,6 +392,7 @@ def _list_incidents(
         recovered_ranges=[
             (incident.first_us, incident.recovered_us) for incident in recovered if incident.recovered_us is not None
         ],
+        lasting_ids=[incident.id for incident in (*worst, *recovered)],
         counts=count_incidents(reader),
         sparklines={},
     )

@@ -16,6 +16,7 @@ from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.screens.fleet.comparison import read_comparison
 from compileboard.app.screens.fleet.incidents import build_incident, build_sparkline
+from compileboard.app.screens.fleet.overview import build_overview, read_overview_filters
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.history import record_history
 
@@ -104,6 +105,23 @@ def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(history: sqli
     newest = screen.series.newest
     assert newest is not None and newest[0].git_commit and newest[0].git_commit.startswith("c2fb911")
     assert round(newest[1], 2) == 2.15
+
+
+def test_a_run_with_worse_models_says_how_many(history: sqlite3.Connection) -> None:
+    filters = read_overview_filters({})
+    screen = build_overview(history, SqliteEngine(history), filters, read_clock(), 100)
+    statuses = {recent.listed.run.git_commit: recent.status for recent in screen.runs}
+    assert {str(commit)[:7]: status for commit, status in statuses.items()} == {
+        "c2fb911": ("1 worse", "bad"),
+        "9549806": ("1 worse", "bad"),
+        "fae4820": ("1 of 2 failed", "bad"),
+        "354797c": ("1 worse", "bad"),
+        "4486d07": ("1 worse", "bad"),
+        "c7ed8b7": ("2 worse", "bad"),
+        "bd77c9e": ("1 worse", "bad"),
+        "b765756": ("1 worse", "bad"),
+    }
+    assert [recent.has_failed for recent in screen.runs].count(True) == 1
 
 
 def test_a_sparkline_is_shaded_while_the_incident_lasts(history: sqlite3.Connection) -> None:

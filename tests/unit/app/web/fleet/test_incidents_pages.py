@@ -43,7 +43,7 @@ def test_the_list_has_title_cause_commit_and_metrics(client: FlaskClient) -> Non
         "Breaky: speedup down 11%, graph break at",
         "Speedup 0.65× → 0.578× −11%",
         "Since e5f6a7b",
-        "3 changes",
+        "3 metrics changed",
         "GPT2x4: latency down 11%",
         "Unconfirmed",
         "Sleeper: no longer measured",
