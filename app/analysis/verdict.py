@@ -74,6 +74,7 @@ class VerdictFacts:
 
     incidents: Sequence[VerdictIncident] = ()
     failing: Sequence[str] = ()  # models of the newest run, or the program that failed
+    failure: str = "fails"  # what became of the only one of them
     failing_since: str = ""
     model_count: int = 0
     run_count: int = 0
@@ -152,7 +153,7 @@ def _describe_failure(facts: VerdictFacts, confirmed: Sequence[VerdictIncident])
         fails = "1 fails" if len(failing) == 1 else f"{len(failing)} fail"
         return "failed", f"{len(worse)} of {facts.model_count} models worse, {fails}{_since(since)}", incident_id
     if len(failing) == 1:
-        return "failed", f"{facts.failing[0]} fails{_since(since)}", incident_id
+        return "failed", f"{facts.failing[0]} {facts.failure}{_since(since)}", incident_id
     of = f" of {facts.model_count}" if facts.model_count else ""
     return "failed", f"{len(failing)}{of} models fail{_since(since)}", incident_id
 

@@ -24,6 +24,7 @@ from compileboard.app.queries.fleet.runs import (
 from compileboard.app.queries.newest import SHOWN_STATE
 from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.queries.parameters import list_names, read_query
+from compileboard.app.schema import one_of
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 
 _LIMITS = """
@@ -249,7 +250,7 @@ limit 1
         """Write the statement for the runs that have one reason."""
         return f"""
 select
-  r.id, r.name, a.title, r.suite, {SHOWN_STATE} as state, r.started_us, r.torch_version, r.host, r.git_commit,
+  r.id, r.name, a.title, r.suite, r.source, {SHOWN_STATE} as state, r.started_us, r.torch_version, r.host, r.git_commit,
   case when t.result_count then r.git_subject end as git_subject,
   b.{self.count} as count, {recorded_us("b.compile_us", f"b.{self.count}")} as compile_us,
   coalesce(a.pinned, 0) as pinned
@@ -325,6 +326,7 @@ class AffectedRun:
     name: Annotated[str, "Its name."]
     title: Title
     suite: Annotated[str | None, "Its suite."]
+    source: Annotated[str, one_of(("live", "import", "bench", "trial")), "How it was recorded; `trial` is one of try."]
     state: Annotated[str, "Its state."]
     started_us: StartTime
     torch_version: Annotated[str | None, "Version of torch."]

@@ -66,6 +66,7 @@ TOP_COUNT = 8  # of the API; a page shows fewer
 INCIDENT_COUNT = 5  # open ones, and as many that recovered within a day
 VERDICT_INCIDENT_COUNT = 200
 RECOVERED_COUNT = 50
+BROKEN_OFF = ("killed", "interrupted", "interrupted?")  # states that a run's failures do not tell
 _DAY_US = 86_400_000_000
 
 
@@ -116,13 +117,13 @@ class RecentRun:
     def status(self) -> tuple[str, str]:
         """Return its status as a word and a colour: a failed or worse model is never green."""
         state = self.listed.state
-        if self.failed and self.speedup:
-            return f"{len(self.failed)} of {self.speedup.total_count} failed", "bad"
-        if self.failed or state.problems:
-            return ", ".join(state.problems), "bad" if state.kind == "bad" or self.failed else "warn"
-        if self.worse:
-            return f"{len(self.worse)} worse", "bad"
-        return state.word.capitalize(), state.kind
+        failed = [f"{len(self.failed)} of {self.speedup.total_count} failed"] if self.failed and self.speedup else []
+        parts = failed or list(state.problems) or ([f"{len(self.worse)} worse"] if self.worse else [])
+        if state.word in BROKEN_OFF or not parts:
+            parts.insert(0, state.word)
+        text = ", ".join(parts)
+        is_bad = self.has_failed or (self.worse and not state.problems)
+        return text[0].upper() + text[1:], "bad" if is_bad else "warn" if state.problems else state.kind
 
 
 @dataclass(frozen=True)
@@ -341,6 +342,7 @@ def _collect_facts(
     failing = [model.model for model in suite.failed] if suite else []
     if suite is None and newest and newest.state.kind == "bad":
         failing = [newest.run.shown_name]
+    is_killed = suite is None and newest is not None and newest.state.word == "killed"
     return VerdictFacts(
         incidents=[
             *(describe_incident(incident) for incident in incidents.confirmed),
@@ -348,6 +350,7 @@ def _collect_facts(
         ],
         recovered_count=len(incidents.recovered),
         failing=failing,
+        failure="was killed" if is_killed else "fails",
         failing_since=suite.failing_since if suite else "",
         model_count=suite.newest.total_count if suite else 0,
         run_count=suite.run_count if suite else totals.run_count - totals.running_count,

@@ -19,6 +19,7 @@ FACTS = VerdictFacts(model_count=18, run_count=14, newest_us=NOW_US - DAY_US, no
     ("facts", "state", "sentence"),
     [
         ({"failing": ["ranker"], "failing_since": "fae4820"}, "failed", "ranker fails since fae4820"),
+        ({"failing": ["train.py"], "failure": "was killed"}, "failed", "train.py was killed"),
         ({"failing": ["a", "b"]}, "failed", "2 of 18 models fail"),
         ({"failing": ["b"], "incidents": [RANKER]}, "failed", "1 of 18 models worse, 1 fails"),
         ({"incidents": [RANKER]}, "incidents", "ranker speedup down 54% since c7ed8b7"),

@@ -211,6 +211,26 @@ def test_a_cause_is_present_if_the_newest_run_of_its_name_has_it(
     assert top == {"fixed": False, "left": True}
 
 
+@pytest.mark.parametrize(
+    ("run", "status"),
+    [
+        ({"state": "killed"}, "Killed"),
+        ({"state": "killed", "totals": {"failure_count": 2}}, "Killed, 2 failures"),
+        ({"state": "failed", "totals": {"failure_count": 2}}, "2 failures"),
+        ({"state": "finished"}, "Finished"),
+    ],
+)
+def test_a_status_says_how_a_run_ended(
+    client: FlaskClient, store: sqlite3.Connection, run: dict[str, Any], status: str
+) -> None:
+    add_run(store, "R1", name="train", **run)
+    text = client.get("/").text
+    recent = text[text.index('id="recent"') :]
+    badge = re.search(r'class="badge[^"]*"[^>]*>(.*?)</span>', recent)
+    assert badge is not None and badge[1].strip() == status
+    assert ("train was killed" in text) == (run["state"] == "killed")
+
+
 def test_the_first_screen_needs_no_chart_library_and_no_select(recorded_client: FlaskClient) -> None:
     text = recorded_client.get("/").text
     assert "plotly" not in text

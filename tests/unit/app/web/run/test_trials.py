@@ -13,8 +13,9 @@ from compileboard.app.queries.fleet.series import list_point_runs, list_series_n
 from compileboard.app.queries.newest import RecorderClock, get_newest_run_id
 from compileboard.app.queries.sides import BEFORE_SQL
 from compileboard.collectors.cli.listing import list_text
+from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.dashboard.trials import Trial, save_trial
-from tests.unit.app.seed import START_US, add_run
+from tests.unit.app.seed import START_US, add_run, insert
 
 HOUR_US = 3_600_000_000
 
@@ -63,6 +64,17 @@ def test_a_side_of_a_trial_says_whose_it_is(client: FlaskClient):
     )
     assert "</a> without the fix “" in " ".join(client.get("/runs/T1").text.split())
     assert "Trial of" not in client.get("/runs/R2").text
+
+
+def test_runs_affected_by_a_break_mark_trials(client: FlaskClient, store: sqlite3.Connection):
+    insert(store, "distinct_breaks", id=1, fingerprint="f", reason="a break", hints="[]")
+    for run_id in ("R2", "T1"):
+        insert(store, "run_breaks", run_id=run_id, distinct_id=1, break_count=1, compile_us=1000)
+    address = f"graph_breaks/{format_id(1)}"
+    rows = client.get(f"/{address}").text.partition('id="runs"')[2].partition("</table>")[0].split("<tr>")[2:]
+    assert [("/runs/T1" in row, ">trial</span>" in row) for row in rows] == [(True, True), (False, False)]
+    answer = client.get(f"/api/v1/{address}/runs").get_json()["data"]
+    assert [run["source"] for run in answer] == ["trial", "live"]
 
 
 def test_lists_tell_a_trial_from_a_run(client: FlaskClient, store):
