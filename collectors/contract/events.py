@@ -234,7 +234,10 @@ class RuntimeFailed(FrameContext):
 
 @dataclass(frozen=True)
 class ReproCaptured(FrameContext):
-    """A graph that failed, or was wrong, as it can be run again: contract/repros.py says what the manifest is."""
+    """A graph that failed, or was wrong, as it can be run again: contract/repros.py says what the manifest is.
+
+    A second event of a position completes the first: what it has wins, and a text that it lacks stays.
+    """
 
     KIND = "repro_captured"
     position: int = 0  # among the repros of its process
@@ -242,11 +245,12 @@ class ReproCaptured(FrameContext):
     program: str = ""  # the graph as Python's source
     dynamo_program: str | None = None  # dynamo's graph, where `program` is what AOTAutograd made of it
     failure_position: int | None = None  # of the RuntimeFailed that it belongs to
+    candidate: bool = False  # of --repro=crash: known to have failed only if a later one of its position says so
 
 
 @dataclass(frozen=True)
 class ReproValues(Event):
-    """The bytes of one storage of a repro's inputs."""
+    """The bytes of one storage of a repro's inputs, after the repro itself."""
 
     KIND = "repro_values"
     position: int = 0  # of its repro

@@ -101,20 +101,50 @@ def load_manifest(body: Mapping[str, Any]) -> ReproManifest:
         raise ValueError(f"this is no repro: expected a kind of {', '.join(KINDS)} and a level of {', '.join(LEVELS)}")
     if not isinstance(body.get("format"), int) or body["format"] > FORMAT:
         raise ValueError(f"a repro of format {body.get('format')!r}: this version reads up to {FORMAT}; update it")
-    known = {entry.name: body[entry.name] for entry in fields(ReproManifest) if entry.name in body}
+    known = _checked(ReproManifest, body)
     for name in ("inputs", "dynamo_inputs"):
         known[name] = tuple(_load_input(entry) for entry in known.get(name, ()))
     known["preload"] = tuple(str(entry) for entry in known.get("preload", ()))
     return ReproManifest(**known)
 
 
+_OPTIONAL_TEXT, _OPTIONAL_NUMBER = (str, type(None)), (int, type(None))
+_TYPES: dict[str, tuple[type, ...]] = {  # of JSON, by what a field is declared as
+    "str": (str,),
+    "str | None": _OPTIONAL_TEXT,
+    "int": (int,),
+    "int | None": _OPTIONAL_NUMBER,
+    "bool": (bool,),
+    "Size": (int, str),
+    "int | float | bool | str | None": (int, float, bool, str, type(None)),
+    "tuple[Size, ...] | None": (list, tuple, type(None)),
+}
+
+
+def _checked(cls: type, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a class that JSON has.
+
+    Raises: ValueError if one is of another type: whoever wrote it is not trusted.
+    """
+    values = {}
+    for entry in fields(cls):
+        if entry.name not in body:
+            continue
+        value, declared = body[entry.name], str(entry.type)
+        expected = _TYPES.get(declared, (dict,) if declared.startswith("dict") else (list, tuple))
+        if not isinstance(value, expected):
+            raise ValueError(f"{entry.name} of this repro is {str(value)[:40]!r}: expected {declared}")
+        values[entry.name] = value
+    return values
+
+
 def _load_input(body: Any) -> ReproInput:
     if not isinstance(body, Mapping) or "name" not in body:
         raise ValueError(f"an input of this repro has no name: {str(body)[:80]}")
-    values = {entry.name: body[entry.name] for entry in fields(ReproInput) if entry.name in body}
+    values = _checked(ReproInput, body)
     for name in ("shape", "stride"):
-        if isinstance(values.get(name), (list, tuple)):
-            values[name] = tuple(values[name])
+        if values.get(name) is not None:
+            values[name] = tuple(size if isinstance(size, int) else str(size) for size in values[name])
     return ReproInput(**values)
 
 

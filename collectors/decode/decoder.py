@@ -12,6 +12,7 @@ from compileboard.collectors.decode.graph_breaks import parse_break
 from compileboard.collectors.decode.guards import recompile_reasons
 from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from compileboard.collectors.decode.records import Captured, is_event
+from compileboard.collectors.decode.repros import parse_repro
 from compileboard.collectors.decode.spans import make_plain_span
 from compileboard.collectors.decode.stacks import named_stack, parse_frames, parse_traceback
 from compileboard.collectors.decode.trace_records import decode_logged, make_artifact
@@ -36,6 +37,8 @@ class Decoder:
             record_names.COMPILE_ERROR: self._error,
             record_names.RUNTIME_FAILED: self._raised,
             record_names.CUDAGRAPH_SKIP: self._cudagraph_skip,
+            record_names.REPRO: self._repro,
+            record_names.REPRO_VALUES: self._repro_values,
             **dict.fromkeys(record_names.METRICS, self._metrics),
             **dict.fromkeys(record_names.CACHES, self._cache),
             **dict.fromkeys(records.HOOK_EVENTS, self._live),
@@ -160,6 +163,17 @@ class Decoder:
             return [self._noted(captured)]
         fields = failures.parse_raised(metadata, text, self._namer, self._qualify)
         return [events.RuntimeFailed(**self._context(captured), **fields)]
+
+    def _repro(self, captured: Captured) -> list[events.Event]:
+        fields = parse_repro(_dict(captured.metadata), _dict(captured.payload), self._namer)
+        return [events.ReproCaptured(**self._context(captured), **fields)]
+
+    def _repro_values(self, captured: Captured) -> list[events.Event]:
+        metadata, body = _dict(captured.metadata), captured.payload
+        if not isinstance(metadata.get("digest"), str) or not isinstance(body, str):
+            return [self._noted(captured)]
+        stored = {name: metadata[name] for name in ("position", "digest") if name in metadata}
+        return [events.ReproValues(captured.process_id, captured.sequence, captured.time_us, **stored, body=body)]
 
     def _cache(self, captured: Captured) -> list[events.Event]:
         fields = caches.parse_lookup(captured.name.removeprefix(record_names.ARTIFACT), captured.payload)

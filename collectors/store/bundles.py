@@ -31,7 +31,8 @@ from compileboard.collectors.store.search_index import index_run
 
 MAGIC = b"SQLite format 3\0"
 MOST_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
-PACKED = ("payloads", "events", "configs")  # tables with compressed texts, in `body`
+# Where a table has compressed texts.
+PACKED = (("payloads", "body"), ("events", "body"), ("configs", "body"), ("repros", "manifest"))
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,8 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
     if state != "ok" or bundle.execute("pragma foreign_key_check").fetchone() is not None:
         raise NotAStore(f"{name} is damaged; export it anew.")
     total_bytes = 0
-    for table in PACKED:
-        for (body,) in bundle.execute(f"select body from {table}"):  # noqa: S608 - our own names
+    for table, column in PACKED:
+        for (body,) in bundle.execute(f"select {column} from {table}"):  # noqa: S608 - our own names
             size_bytes = measure_unpacked(body, MOST_TEXT_BYTES)
             total_bytes += size_bytes
             if size_bytes >= MOST_TEXT_BYTES or (most_bytes is not None and total_bytes > most_bytes):

@@ -107,6 +107,7 @@ def _migrations() -> Any:
         "0007_rejects_failures_trash": ("schema_7.sql", ()),
         "0008_content_ids": ("schema_8.sql", (give_content_ids, number_runs)),
         "0009_incidents": ("schema_9.sql", (renew_suggestions,)),
+        "0010_repros": ("schema_10.sql", ()),
     }
 
     def apply(database: Any, file_name: str, functions: tuple[Callable[[sqlite3.Connection], object], ...]) -> None:

@@ -52,6 +52,7 @@ def test_numbers_carry_their_unit(schema):
     plain |= {"autograd_captures", "autograd_compiles"}
     plain |= {"geomean_speedup", "graph_breaks_per_model", "recompiles_per_model"}
     plain |= {"pub", "removed_pub"}  # numbers of commits
+    plain |= {"failure_position", "seconds"}
     # A finding's levels are in its metric's unit.
     plain |= {"before_value", "after_value", "relative", "p_value", "version", "severity"}
     unit = re.compile(r"_(us|ms|s|gb|bytes|count|ratio|id)$")

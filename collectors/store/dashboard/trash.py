@@ -45,13 +45,13 @@ SHARED: dict[str, tuple[str, ...]] = {
     "source_excerpts": ("run_source_excerpts",),
     "functions": ("run_functions", "distinct_breaks", "recompile_causes"),
 }
+TEXTS = (  # what points to one
+    *(("artifacts", "payload_id"), ("spans", "payload_id"), ("repro_results", "program_id")),
+    *(("repros", "program_id"), ("repros", "dynamo_program_id")),
+)
+_IN_USE = " union all ".join(f"select {column} from {table} where {column} is not null" for table, column in TEXTS)  # noqa: S608
 DROP_TEXTS = (
-    """
-    delete from payloads
-    where id not in (select payload_id from artifacts where payload_id is not null)
-      and id not in (select payload_id from spans where payload_id is not null)
-      and id not in (select id from temp.trashed_texts)
-    """,
+    f"delete from payloads where id not in ({_IN_USE} union all select id from temp.trashed_texts)",  # noqa: S608
     "delete from commits where not exists (select 1 from runs where git_commit is not null)",
 )
 
@@ -479,9 +479,9 @@ def _drop_texts(connection: sqlite3.Connection, database: str) -> None:
     connection.execute("delete from temp.trashed_texts")
     for path in trash_path(database, "").parent.glob("*.db"):
         with closing(_open_trash(path)) as trash:
-            for table in ("artifacts", "spans"):
+            for table, column in TEXTS:
                 with suppress(sqlite3.OperationalError):
-                    rows = trash.execute(f"select payload_id from {table} where payload_id is not null")  # noqa: S608
+                    rows = trash.execute(f"select {column} from {table} where {column} is not null")  # noqa: S608
                     connection.executemany("insert or ignore into temp.trashed_texts values (?)", rows)
     for statement in DROP_TEXTS:
         connection.execute(statement)

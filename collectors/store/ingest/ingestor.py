@@ -20,6 +20,8 @@ from compileboard.collectors.contract.events import (
     Event,
     PageFaultsCounted,
     ProcessStarted,
+    ReproCaptured,
+    ReproValues,
     RunEnded,
     RunStarted,
     SpanSeen,
@@ -35,6 +37,7 @@ from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.batch import Batch
 from compileboard.collectors.store.ingest.frames import FrameIndex
 from compileboard.collectors.store.ingest.insert import Insert, pick
+from compileboard.collectors.store.ingest.repros import drop_candidates
 from compileboard.collectors.store.ingest.rows import WRITERS
 from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.publications import publish_run
@@ -42,7 +45,7 @@ from compileboard.collectors.store.rollups.summaries import write_summaries
 from compileboard.collectors.store.rollups.totals import BatchTotals
 
 HELD_WHOLE: frozenset[type[Event]] = frozenset(
-    (CommitsSeen, ConfigSeen, PageFaultsCounted, ArtifactSeen, SpanSeen, SymbolSeen)
+    (CommitsSeen, ConfigSeen, PageFaultsCounted, ArtifactSeen, SpanSeen, SymbolSeen, ReproCaptured, ReproValues)
 )
 STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
@@ -307,6 +310,8 @@ class Ingestor:
             """,
             {**key, **state},
         )
+        if state["state"] != "running":
+            drop_candidates(self.connection, run_id)
 
     def _source(self, run_id: str) -> str:
         (source,) = self.connection.execute("select source from runs where id = :id", {"id": run_id}).fetchone()

@@ -64,6 +64,10 @@ class PayloadRows:
         self._pending.append(pending)
         return pending
 
+    def add_now(self, text: str) -> int:
+        """Write a text and return its row: for texts that are few, and whose row is changed later."""
+        return self._write(self._pack(text))
+
     def flush(self) -> None:
         """Write every text of the batch that has no row."""
         for pending in self._pending:

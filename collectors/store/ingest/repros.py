@@ -1,0 +1,172 @@
+"""Write repros: a row each, completed by what comes later of the same position, and the bytes of their inputs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from compileboard.collectors.contract.events import FrameContext, ReproCaptured, ReproValues
+from compileboard.collectors.contract.fingerprints import content_id
+from compileboard.collectors.contract.repros import (
+    MOST_STORAGE_BYTES,
+    ReproManifest,
+    failure_fingerprint,
+    load_manifest,
+)
+from compileboard.collectors.store.codec import pack, unpack
+from compileboard.collectors.store.ingest.batch import Batch, find_function
+from compileboard.collectors.store.ingest.insert import Insert, pick
+
+CAPTURED, CANDIDATE = "captured", "candidate"
+MESSAGE_CHARS = 300  # of the list; the manifest has all of it
+_STEP_BYTES = 1 << 20
+_REPRO = Insert("repros")
+_STORAGE = Insert("repro_storages", ignore=True)
+_COMPLETE = """
+update repros set
+  {columns},
+  program_id = coalesce(:program_id, program_id),
+  dynamo_program_id = coalesce(:dynamo_program_id, dynamo_program_id),
+  compile_key = coalesce(compile_key, :compile_key),
+  compile_id = coalesce(compile_id, :compile_id),
+  failure_position = coalesce(:failure_position, failure_position)
+where id = :id
+"""
+_CHANGED = (
+    *("state", "kind", "level", "phase", "fingerprint", "error_type", "message", "operation", "function_id", "line"),
+    *("node_count", "torch_version", "device", "manifest"),
+)
+
+
+def repro_id(process_id: str, position: int) -> int:
+    """Return a repro's id, the same in every database."""
+    return content_id("repro", process_id, position)
+
+
+def write_repro(batch: Batch, event: ReproCaptured) -> None:
+    """Write a repro's row, or complete the one that is there.
+
+    Raises: ValueError if its manifest is none, or it brings no program where none is there.
+    """
+    key = repro_id(event.process_id, event.position)
+    known = batch.connection.execute("select state, manifest from repros where id = :id", {"id": key}).fetchone()
+    if known is None and not event.program:
+        raise ValueError(f"repro {event.position} has no program")
+    if event.candidate and (_is_over(batch) or (known is not None and known["state"] == CAPTURED)):
+        return
+    manifest = {**(json.loads(unpack(known["manifest"])) if known else {}), **event.manifest}
+    add_text = batch.traces.payloads.add_now
+    row = {
+        **_describe(batch, load_manifest(manifest)),
+        "state": CANDIDATE if event.candidate else CAPTURED,
+        "manifest": pack(json.dumps(manifest, ensure_ascii=False, separators=(",", ":")), primed=False),
+        "id": key,
+        "compile_key": _find_compile(batch, event),
+        "program_id": add_text(event.program) if event.program else None,
+        "dynamo_program_id": None if event.dynamo_program is None else add_text(event.dynamo_program),
+        **pick(event, "compile_id", "failure_position"),
+    }
+    if known is None:
+        values = {**row, "run_id": batch.run_id, **pick(event, "process_id", "position", "time_us")}
+        _REPRO.add(batch.connection, values)
+    else:
+        columns = ", ".join(f"{column} = :{column}" for column in _CHANGED)
+        batch.connection.execute(_COMPLETE.format(columns=columns), row)
+
+
+def _is_over(batch: Batch) -> bool:
+    """Return True if the run has ended: a spool that is read again must not bring its candidates back."""
+    row = batch.connection.execute("select state from runs where id = :id", {"id": batch.run_id}).fetchone()
+    return row is not None and row["state"] != "running"
+
+
+def _describe(batch: Batch, manifest: ReproManifest) -> dict[str, Any]:
+    """Return what lists show of a manifest."""
+    return {
+        **pick(manifest, "kind", "level", "phase", "operation", "line", "node_count", "device"),
+        "fingerprint": failure_fingerprint(manifest),
+        "error_type": manifest.error_type or manifest.signal,
+        "message": (manifest.message or "")[:MESSAGE_CHARS] or None,
+        "function_id": find_function(batch, manifest.file, manifest.function),
+        "torch_version": text_of(manifest.versions, "torch"),
+    }
+
+
+def text_of(values: Mapping[str, Any], name: str) -> str | None:
+    """Return a text of free JSON."""
+    value = values.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _find_compile(batch: Batch, event: FrameContext) -> int | None:
+    key = batch.frames.key_of(event)
+    if key is not None or event.compile_id is None:
+        return key
+    row = batch.connection.execute(
+        """
+        select id from compiles
+        where process_id = :process_id and compile_id = :compile_id
+        order by generation desc
+        limit 1
+        """,
+        pick(event, "process_id", "compile_id"),
+    ).fetchone()
+    return int(row["id"]) if row else None
+
+
+def write_repro_values(batch: Batch, event: ReproValues) -> None:
+    """Write the bytes of a storage, once they prove to be those of their digest.
+
+    Raises: ValueError if they are not, or are too many; sqlite3.IntegrityError without their repro.
+    """
+    body = base64.b64decode(event.body, validate=True)
+    values = {"repro_id": repro_id(event.process_id, event.position), "digest": event.digest}
+    _STORAGE.add(batch.connection, {**values, "size_bytes": measure_storage(body, event.digest), "body": body})
+
+
+def measure_storage(body: bytes, digest: str) -> int:
+    """Return how many bytes compressed ones stand for, never holding more than a step of them.
+
+    Raises: ValueError if they are damaged, more than a storage may have, or not those of the digest.
+    """
+    expander, sha, size_bytes = zlib.decompressobj(), hashlib.sha256(), 0
+    try:
+        while body and not expander.eof and size_bytes <= MOST_STORAGE_BYTES:
+            step = expander.decompress(body, _STEP_BYTES)
+            body = expander.unconsumed_tail
+            sha.update(step)
+            size_bytes += len(step)
+    except zlib.error as error:
+        raise ValueError(f"a storage's bytes are damaged: {error}") from None
+    if size_bytes > MOST_STORAGE_BYTES:
+        raise ValueError(f"a storage has more than {MOST_STORAGE_BYTES:,} bytes")
+    if not expander.eof or sha.hexdigest() != digest:
+        raise ValueError(f"a storage's bytes are not those of {digest[:16]}")
+    return size_bytes
+
+
+def drop_candidates(connection: sqlite3.Connection, run_id: str) -> None:
+    """Delete the graphs of a run that did not run when its process ended, and their texts where nothing has them."""
+    rows = connection.execute(
+        "delete from repros where run_id = :id and state = 'candidate' returning program_id, dynamo_program_id",
+        {"id": run_id},
+    ).fetchall()
+    texts = {text_id for row in rows for text_id in row if text_id is not None}
+    connection.executemany(
+        """
+        delete from payloads
+        where id = :id
+          and not exists (select 1 from artifacts where payload_id = :id)
+          and not exists (select 1 from spans where payload_id = :id)
+          and not exists (select 1 from search_documents where payload_id = :id)
+          and not exists (select 1 from repros where program_id = :id)
+          and not exists (select 1 from repros where dynamo_program_id = :id)
+          and not exists (select 1 from repro_results where program_id = :id)
+        """,
+        [{"id": text_id} for text_id in sorted(texts)],
+    )

@@ -1,0 +1,218 @@
+"""Stored repros: graphs that failed or were wrong, as text, with the bytes of their inputs and what came of them.
+
+Nothing here runs one. `collectors repro` reads them by id, and saves what it found out.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.collectors.contract.fingerprints import format_id, parse_id
+from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES, ReproManifest, load_manifest
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.store.ingest.payloads import PayloadRows
+from compileboard.collectors.store.publications import publish_run
+
+COMMANDS = ("run", "minify", "analyze", "check", "bisect")
+
+
+class NoSuchRepro(LookupError):
+    """An id of no repro in this database."""
+
+
+@dataclass(frozen=True)
+class StoredRepro:
+    """A repro as it was recorded: its manifest, its programs, and the storages whose bytes were kept."""
+
+    id: str  # 16 hexadecimal digits
+    run_id: str
+    process_id: str
+    position: int
+    manifest: ReproManifest
+    program: str
+    dynamo_program: str | None
+    storage_bytes: dict[str, int]  # size of each kept storage, by its digest
+    compile_id: str | None
+    time_us: int
+
+
+@dataclass(frozen=True)
+class ReproLine:
+    """A repro as a list shows it."""
+
+    id: str
+    run_id: str
+    run_name: str
+    kind: str
+    level: str
+    phase: str
+    fingerprint: str
+    error_type: str | None
+    message: str | None
+    operation: str | None
+    node_count: int | None
+    torch_version: str | None
+    device: str | None
+    time_us: int
+
+
+@dataclass(frozen=True)
+class ReproResult:
+    """What a command of `collectors repro` found out. `program` is the minimal graph, `detail` is JSON."""
+
+    command: str  # one of COMMANDS
+    status: str
+    seconds: float
+    started_us: int
+    ended_us: int
+    operation: str | None = None
+    node_count: int | None = None
+    torch_version: str | None = None
+    device: str | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    program: str | None = None
+
+
+def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
+    """Load a repro by its id, or by the beginning of it, without the bytes of its inputs.
+
+    Raises: NoSuchRepro in words; ValueError if it is stored damaged.
+    """
+    key = find_repro(connection, repro)
+    row = connection.execute(
+        """
+        select
+          repros.id, run_id, process_id, position, manifest, compile_id, time_us, programs.body as program,
+          dynamo_programs.body as dynamo_program
+        from repros
+        left join payloads as programs on programs.id = program_id
+        left join payloads as dynamo_programs on dynamo_programs.id = dynamo_program_id
+        where repros.id = :id
+        """,
+        {"id": key},
+    ).fetchone()
+    storages = connection.execute(
+        "select digest, size_bytes from repro_storages where repro_id = :id order by digest", {"id": key}
+    )
+    return StoredRepro(
+        id=format_id(key),
+        run_id=row["run_id"],
+        process_id=row["process_id"],
+        position=row["position"],
+        manifest=load_manifest(json.loads(unpack(row["manifest"]))),
+        program=unpack(row["program"]) if row["program"] else "",
+        dynamo_program=unpack(row["dynamo_program"]) if row["dynamo_program"] else None,
+        storage_bytes={storage["digest"]: storage["size_bytes"] for storage in storages},
+        compile_id=row["compile_id"],
+        time_us=row["time_us"],
+    )
+
+
+def load_storage(connection: sqlite3.Connection, repro: str, digest: str) -> bytes | None:
+    """Return the bytes of one storage; None if they were not kept."""
+    row = connection.execute(
+        "select body from repro_storages where repro_id = :id and digest = :digest",
+        {"id": find_repro(connection, repro), "digest": digest},
+    ).fetchone()
+    return zlib.decompressobj().decompress(row["body"], MOST_STORAGE_BYTES) if row else None
+
+
+def find_repro(connection: sqlite3.Connection, repro: str) -> int:
+    """Return the row of a repro.
+
+    Raises: NoSuchRepro if no repro, or more than one, begins so.
+    """
+    text = repro.strip().lower()
+    try:
+        low, high = parse_id(text.ljust(16, "0")), parse_id(text.ljust(16, "f"))
+    except ValueError:
+        raise NoSuchRepro(f"{repro[:40]!r} is no id of a repro: expected up to 16 digits of 0-9 and a-f") from None
+    rows = connection.execute(
+        "select id from repros where id between :low and :high and state = 'captured' limit 2",
+        {"low": low, "high": high},
+    ).fetchall()
+    if len(rows) != 1:
+        several = "several repros begin" if rows else "no repro of this database begins"
+        raise NoSuchRepro(f"{several} with {repro[:40]!r}; `collectors repro list` shows their ids")
+    return int(rows[0]["id"])
+
+
+def list_repros(connection: sqlite3.Connection, run_id: str | None = None, *, limit: int = 1_000) -> list[ReproLine]:
+    """List the repros of a run, or of all, the newest first."""
+    condition = "repros.run_id = :run_id and" if run_id is not None else ""
+    rows = connection.execute(
+        f"""
+        select
+          repros.id, run_id, coalesce(title, runs.name) as run_name, kind, repros.level, phase, fingerprint, error_type,
+          message, operation, node_count, repros.torch_version, device, time_us
+        from repros
+        join runs on runs.id = run_id
+        left join run_annotations using (run_id)
+        where {condition} repros.state = 'captured'
+        order by time_us desc, repros.id
+        limit :limit
+        """,  # noqa: S608
+        {"run_id": run_id, "limit": limit},
+    )
+    return [ReproLine(**{**dict(row), "id": format_id(row["id"])}) for row in rows]
+
+
+def save_result(connection: sqlite3.Connection, repro: str, result: ReproResult) -> None:
+    """Save what a command found out; the pages of its run are new with it.
+
+    Raises: NoSuchRepro.
+    """
+    if result.command not in COMMANDS:
+        raise ValueError(f"{result.command!r} is no command: expected one of {', '.join(COMMANDS)}")
+    with write_transaction(connection):
+        key = find_repro(connection, repro)
+        program = None if result.program is None else PayloadRows(connection).add_now(result.program)
+        connection.execute(
+            """
+            insert into repro_results
+              (repro_id, command, status, operation, node_count, seconds, torch_version, device, detail, program_id,
+               started_us, ended_us)
+            values
+              (:repro_id, :command, :status, :operation, :node_count, :seconds, :torch_version, :device, :detail,
+               :program_id, :started_us, :ended_us)
+            """,
+            {
+                **{name: value for name, value in vars(result).items() if name not in ("detail", "program")},
+                "repro_id": key,
+                "detail": json.dumps(result.detail, separators=(",", ":")),
+                "program_id": program,
+            },
+        )
+        (run_id,) = connection.execute("select run_id from repros where id = :id", {"id": key}).fetchone()
+        publish_run(connection, run_id)
+
+
+def list_results(connection: sqlite3.Connection, repro: str) -> list[ReproResult]:
+    """List what was found out about a repro, the newest first."""
+    rows = connection.execute(
+        """
+        select
+          command, status, operation, node_count, seconds, torch_version, device, detail, body as program, started_us,
+          ended_us
+        from repro_results
+        left join payloads on payloads.id = program_id
+        where repro_id = :id
+        order by started_us desc, repro_results.id desc
+        """,
+        {"id": find_repro(connection, repro)},
+    )
+    return [
+        ReproResult(
+            **{
+                **dict(row),
+                "detail": json.loads(row["detail"]),
+                "program": unpack(row["program"]) if row["program"] else None,
+            }
+        )
+        for row in rows
+    ]
