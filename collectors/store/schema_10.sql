@@ -23,14 +23,17 @@ create table repros (
   node_count integer,                 -- call nodes of the graph
   torch_version text,
   device text,                        -- the GPU's name, or "cpu"
-  manifest blob not null,             -- packed JSON, whole
   program_id integer references payloads (id),
   dynamo_program_id integer references payloads (id),
-  time_us integer not null
+  time_us integer not null,
+  manifest blob not null              -- packed JSON, whole; last, so that lists need not read it
 ) strict;
 create unique index repros_key on repros (process_id, position);
 create index repros_run on repros (run_id, time_us, id);
-create index repros_fingerprint on repros (fingerprint, time_us);
+-- All that the list of failures groups, so that it reads no row.
+create index repros_fingerprint on repros (
+  fingerprint, state, time_us, run_id, node_count, torch_version, device
+);
 create index repros_compile on repros (compile_key) where compile_key is not null;
 create index repros_candidates on repros (run_id) where state = 'candidate';
 create index repros_program on repros (program_id) where program_id is not null;
@@ -62,4 +65,5 @@ create table repro_results (
   ended_us integer not null
 ) strict;
 create index repro_results_repro on repro_results (repro_id, started_us);
+create index repro_results_minimal on repro_results (repro_id, node_count) where node_count is not null;
 create index repro_results_program on repro_results (program_id) where program_id is not null;
