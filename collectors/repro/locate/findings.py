@@ -74,7 +74,7 @@ class Analysis:
 
 
 @dataclass(frozen=True)
-class ChangedSetting:
+class TriedSetting:
     """A setting of inductor, and whether the graph passes with it."""
 
     setting: str  # "epilogue_fusion"
@@ -95,7 +95,7 @@ class Bisection:
     operation: str | None = None
     node: str | None = None
     application: str | None = None  # the name of the pass, or the node as torch writes it
-    settings: tuple[ChangedSetting, ...] = ()
+    settings: tuple[TriedSetting, ...] = ()
     failure: str | None = None
     trial_count: int = 0
     notes: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ def load_analysis(body: Mapping[str, Any]) -> Analysis:
 def load_bisection(body: Mapping[str, Any]) -> Bisection:
     """Read a bisection; a field that this version does not know is passed over."""
     values = _known(Bisection, body)
-    values["settings"] = tuple(ChangedSetting(**_known(ChangedSetting, entry)) for entry in body.get("settings", ()))
+    values["settings"] = tuple(TriedSetting(**_known(TriedSetting, entry)) for entry in body.get("settings", ()))
     return Bisection(**values)
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import Analysis, Bisection, ChangedSetting, JudgedNode
+from compileboard.collectors.repro.locate.findings import Analysis, Bisection, TriedSetting, JudgedNode
 
 ROWS = st.builds(
     JudgedNode,
@@ -48,6 +48,6 @@ def test_wrong_rows_come_first_and_the_rest_of_many_is_counted():
 
 
 def test_a_bisection_is_read_back_from_its_json():
-    tried = (ChangedSetting("epilogue_fusion", "False", True, seconds=1.5), ChangedSetting("freezing", "False", None))
+    tried = (TriedSetting("epilogue_fusion", "False", True, seconds=1.5), TriedSetting("freezing", "False", None))
     bisection = Bisection(findings.NAMED, "inductor", "lowerings", 7, "aten.atan.default", settings=tried)
     assert findings.load_bisection(json.loads(json.dumps(findings.dump_bisection(bisection)))) == bisection
