@@ -25,10 +25,8 @@ from compileboard.collectors.contract.categories import BY_NAME, Category, label
 ENDINGS = {
     "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),
     "restarted": Word("restarted", "busy", "Compiled after at least one restart."),
-    "broke": Word(
-        "broke and resumed", "warn", "A graph break ended the graph; the function goes on after it, compiled by itself."
-    ),
-    "empty": Word("empty graph", "quiet", "The frame had no tensor operation to compile."),
+    "broke": Word("broke and resumed", "warn", "A graph break split the function. The rest is compiled separately."),
+    "empty": Word("empty graph", "quiet", "The function has no tensor operation to compile."),
     "skipped": OUTCOMES["skipped"],
     "failed": OUTCOMES["failed"],
     "recompile_limit": OUTCOMES["recompile_limit"],

@@ -26,27 +26,23 @@ class Phase(NamedTuple):
 
 PHASES = (
     Phase("dynamo", "dynamo", "phase-dynamo", "tracing Python into a graph"),
-    Phase("aot", "AOTAutograd", "phase-aot", "splitting forward and backward, functionalising"),
+    Phase("aot", "AOTAutograd", "phase-aot", "splitting forward and backward, functionalization"),
     Phase("inductor", "inductor", "phase-inductor", "graph passes, fusing and scheduling"),
     Phase("codegen", "code generation", "phase-codegen", "writing kernels"),
     Phase("triton", "kernels", "phase-triton", "waiting for kernels to compile: triton's, or C++ on a CPU"),
     Phase("cudagraph", "cudagraphs", "phase-cudagraph", "recording CUDA graphs"),
-    Phase("restart", "restarts", "phase-restart", "analyses of a frame that were thrown away and begun again"),
-    Phase(
-        "first_calls", "first calls", "phase-other", "what compiled code did when it first ran, autotuning above all"
-    ),
+    Phase("restart", "restarts", "phase-restart", "attempts that ended in a restart"),
+    Phase("first_calls", "first calls", "phase-other", "first calls of compiled code, mostly autotuning"),
 )
 
 OUTCOMES = {
-    "compiled": Word("compiled", "good", "Compiled code was made."),
-    "empty": Word("empty", "quiet", "The frame had no tensor operation to compile."),
+    "compiled": Word("compiled", "good", "Compiled code was produced."),
+    "empty": Word("empty", "quiet", "The function has no tensor operation to compile."),
     "failed": Word("failed", "bad", "The compile raised an exception."),
     "skipped": Word("skipped", "warn", "The function fell back to eager."),
-    "recompile_limit": Word(
-        "recompile limit", "bad", "The frame was recompiled too often: it runs eagerly from now on."
-    ),
-    "started": Word("started", "busy", "dynamo began to trace the frame; its end was not recorded."),
-    "announced": Word("announced", "quiet", "Something was recorded for this compile, but not its start or end."),
+    "recompile_limit": Word("recompile limit", "bad", "Recompiled too often: the function fell back to eager."),
+    "started": Word("started", "busy", "Tracing began; its end was not recorded."),
+    "announced": Word("announced", "quiet", "Events are recorded, but neither start nor end."),
 }
 
 FAILURE_PHASES = {
@@ -58,16 +54,16 @@ FAILURE_PHASES = {
 }
 
 BREAK_OUTCOMES = {
-    "resumed": Word("resumed", "warn", "The function goes on compiled after the break, as a second graph."),
-    "skipped": Word("skipped", "bad", "The frame runs eagerly: nothing of it is compiled."),
-    "unknown": Word("unknown", "quiet", "This version of torch does not say what became of the frame."),
+    "resumed": Word("resumed", "warn", "The code after the break is compiled as another graph."),
+    "skipped": Word("skipped", "bad", "The function fell back to eager."),
+    "unknown": Word("unknown", "quiet", "Not recorded by this version of torch."),
 }
 
 CACHES = {"fx_graph": "FX graph cache", "aot_autograd": "AOTAutograd cache"}
 CACHE_RESULTS = {
-    "hit": Word("hit", "good", "The compiled code was found."),
-    "miss": Word("miss", "quiet", "It was not there, and was compiled."),
-    "bypass": Word("bypass", "warn", "This graph cannot be cached: it is compiled in every process."),
+    "hit": Word("hit", "good", "Compiled code came from the cache."),
+    "miss": Word("miss", "quiet", "Not in the cache: compiled."),
+    "bypass": Word("bypass", "warn", "This graph cannot be cached: every process compiles it."),
 }
 
 # What a missing capability costs the reader.
@@ -82,23 +78,23 @@ CAPABILITIES = {
     "compile_context": "which compile an event belongs to",
     "counters": "torch's final counters",
     "compile_times": "torch's own table of phase times",
-    "cudagraph_skips": "reasons for CUDA graphs that were not used",
+    "cudagraph_skips": "reasons for CUDA graph skips",
     "config_defaults": "what differs from torch's default configuration",
-    "trace": "all that torch's own trace log says",
+    "trace": "everything in torch's trace log",
 }
 
 
 def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, live: bool) -> Word:
     """Return what a process lost; `reported` is whether it counted its totals, `final` at its end."""
     if losses and (count := sum(losses.values())):
-        return Word(f"{count} record{'s' if count > 1 else ''} lost", "bad", "The reasons are listed below.")
+        return Word(f"{count} dropped record{'s' if count > 1 else ''}", "bad", "Reasons are listed below.")
     if not live:
-        return Word("losses not recorded", "quiet", "An imported log does not count what was lost of it.")
+        return Word("dropped records unknown", "quiet", "Trace logs do not count dropped records.")
     if final:
-        return Word("nothing was lost", "good", "The process counted its losses to its end: there were none.")
+        return Word("no dropped records", "good", "Counted to the end of the process.")
     if reported:
-        return Word("nothing lost so far", "quiet", "Nothing was lost until its last report; its end was not seen.")
-    return Word("losses not recorded", "quiet", "The process has not reported its totals.")
+        return Word("no dropped records so far", "quiet", "Counted to its last report; its end was not recorded.")
+    return Word("dropped records unknown", "quiet", "The process has not reported its totals.")
 
 
 def is_capable(capability: str) -> bool:
@@ -116,7 +112,7 @@ def split_capabilities(capabilities: Mapping[str, str]) -> tuple[list[tuple[str,
 def describe_outcome(outcome: str, running: bool = True) -> Word:
     """Return how a compile ended; one that only started in a run that is over never ended."""
     if outcome == "started" and not running:
-        return Word("not finished", "warn", "dynamo began to trace the frame, and no record of its end came.")
+        return Word("not finished", "warn", "Tracing began; its end was not recorded.")
     return OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
 
 

@@ -89,7 +89,7 @@ METRICS = (
     _of_result("graph_breaks", "Graph breaks", "down_is_good", _COUNTERS, "times a graph was broken"),
     _of_result(
         "unique_graph_breaks",
-        "Reasons of graph breaks",
+        "Graph break reasons",
         "down_is_good",
         _COUNTERS,
         "as torch's counters tell them apart",

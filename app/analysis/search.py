@@ -13,7 +13,7 @@ KIND_WORDS = {
     "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
     "failure": ("Failures", "exceptions and their messages"),
     "function": ("Functions", "compiled functions and their files"),
-    "frame": ("Stack frames", "files and lines that compiles were started from"),
+    "frame": ("Stack frames", "files and lines in the callers of compiles"),
     "symbol": ("Symbolic shapes", "symbols, guards on them, sources and lines of code"),
     "cache_lookup": ("Cache reasons", "why a cache was bypassed"),
     "cudagraph_skip": ("CUDA graph skips", "why a CUDA graph was not used"),

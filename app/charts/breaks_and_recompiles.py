@@ -70,7 +70,7 @@ def chart_trend(
     highest = max((sum(values[position] for _name, values in series) for position in range(len(slots))), default=0)
     yaxis = count_axis(highest) if single else {"rangemode": "tozero", "nticks": 6}
     figure = finish(traces, barmode="stack", bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
-    note = f"{noun} per run; a bar is a run" if single else f"mean {noun} per run; a bar is up to {most} runs in a row"
+    note = f"{noun} per run" if single else f"mean {noun} per run, up to {most} runs a bar"
     columns = [("Started", False), ("Runs", True), *((name, True) for name, _values in series)]
     rows = [
         [when, slot.run_count, *(format_number(values[position]) for _name, values in series)]
@@ -97,7 +97,7 @@ def chart_history(chart_id: str, title: str, noun: str, points: Sequence[History
     figure = finish([trace], bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
     rows = [[when, point.title or point.name, point.count] for point, when in zip(points, whens)]
     columns = [("Started", False), ("Run", False), (noun.capitalize(), True)]
-    note = "the newest runs of the same suites and names, oldest first; a bar opens its run"
+    note = "newest runs of the same suites, oldest first"
     return Chart(chart_id, title, figure, columns, rows[::-1], note, "s")
 
 

@@ -20,9 +20,9 @@ from compileboard.collectors.store.errors import (
 )
 
 TITLES = {
-    400: "That request cannot be answered",
+    400: "Bad request",
     403: "Refused",
-    404: "Not here",
+    404: "Not found",
     405: "Not possible here",
     408: "Too slow",
     409: "Not now",

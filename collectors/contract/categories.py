@@ -15,43 +15,39 @@ class Category:
 
 
 CATEGORIES: tuple[Category, ...] = (
-    Category("tensor_size", "Tensor size", "A dimension of a tensor had another size than the one compiled for."),
-    Category("tensor_stride", "Tensor stride", "A tensor was laid out otherwise in memory than the one compiled for."),
-    Category("tensor_rank", "Tensor rank", "A tensor had another number of dimensions than the one compiled for."),
-    Category("tensor_dtype", "Tensor dtype", "A tensor had another element type than the one compiled for."),
-    Category("tensor_device", "Tensor device", "A tensor was on another device than the one compiled for."),
-    Category("tensor_requires_grad", "requires_grad", "A tensor's requires_grad differed from the one compiled for."),
+    Category("tensor_size", "Tensor size", "A tensor dimension differed from the compiled size."),
+    Category("tensor_stride", "Tensor stride", "A tensor's memory layout differed from the compiled one."),
+    Category("tensor_rank", "Tensor rank", "A tensor's number of dimensions differed from the compiled one."),
+    Category("tensor_dtype", "Tensor dtype", "A tensor's dtype differed from the compiled one."),
+    Category("tensor_device", "Tensor device", "A tensor's device differed from the compiled one."),
+    Category("tensor_requires_grad", "requires_grad", "A tensor's requires_grad differed from the compiled one."),
     Category(
         "dispatch_keys",
         "Dispatch keys",
-        "A tensor was of another kind to PyTorch's dispatcher: inference mode, a subclass, another layout or device.",
+        "A tensor's dispatch keys differed: inference mode, subclass, layout or device.",
     ),
-    Category("tensor_aliasing", "Tensor aliasing", "Two inputs, distinct before, are the same tensor."),
+    Category("tensor_aliasing", "Tensor aliasing", "Two inputs that were distinct are the same tensor."),
     Category(
         "symbolic_shape",
         "Symbolic shape",
-        "A condition over dynamic sizes was false, or dimensions were marked dynamic otherwise.",
+        "A condition on dynamic sizes was false, or dimension markings differed.",
     ),
-    Category("int_value", "Integer value", "A Python integer had another value than the one compiled in."),
-    Category("float_value", "Float value", "A Python float had another value than the one compiled in."),
-    Category("string_value", "String value", "A string had another value than the one compiled in."),
-    Category(
-        "other_value", "Other value", "A bool, None, dtype, device or other constant differed from the one compiled in."
-    ),
-    Category("global_value", "Global variable", "A global variable had another value than the one compiled in."),
+    Category("int_value", "Integer value", "A Python integer differed from the compiled value."),
+    Category("float_value", "Float value", "A Python float differed from the compiled value."),
+    Category("string_value", "String value", "A string differed from the compiled value."),
+    Category("other_value", "Other value", "A bool, None, dtype, device or other constant differed."),
+    Category("global_value", "Global variable", "A global variable differed from the compiled value."),
     Category(
         "module_attribute",
         "Module attribute",
-        "An attribute of a module or another object had another value than the one compiled in, or came or went.",
+        "An attribute of a module or object changed, appeared or disappeared.",
     ),
-    Category("container_length", "Container length", "A list, tuple, dict, set or iterator had another length."),
-    Category("dict_keys", "Dict or set keys", "A dict or set had other keys, or its keys in another order."),
-    Category(
-        "object_identity", "Object identity", "Another object (function, class, module, …) was found in the same place."
-    ),
-    Category("type_change", "Type", "A value was of another type than the one compiled for."),
+    Category("container_length", "Container length", "The length of a list, tuple, dict, set or iterator differed."),
+    Category("dict_keys", "Dict or set keys", "The keys of a dict or set, or their order, differed."),
+    Category("object_identity", "Object identity", "Another object (function, class, module, …) was in its place."),
+    Category("type_change", "Type", "A value's type differed from the compiled one."),
     Category("grad_mode", "Grad mode", "Gradients were enabled or disabled since the compile."),
-    Category("autocast", "Autocast", "Automatic mixed precision was switched or changed its type since the compile."),
+    Category("autocast", "Autocast", "Automatic mixed precision or its dtype changed since the compile."),
     Category(
         "deterministic",
         "Deterministic algorithms",
@@ -60,17 +56,15 @@ CATEGORIES: tuple[Category, ...] = (
     Category(
         "global_state",
         "Other global state",
-        "Another of torch's global settings changed: default dtype or device, threads, TF32, torch function modes.",
+        "Default dtype or device, threads, TF32 or torch function modes changed.",
     ),
-    Category(
-        "backend_mismatch", "Backend", "The code was compiled by another backend callable than the one asked for now."
-    ),
+    Category("backend_mismatch", "Backend", "The code was compiled by another backend."),
     Category(
         "invalidated",
         "Invalidated",
-        "An object that the compiled code relied on was freed, so its cache entry was dropped.",
+        "An object of the compiled code was freed, so its cache entry was dropped.",
     ),
-    Category("unknown", "Unknown", "torch's text is not one that this version can classify."),
+    Category("unknown", "Unknown", "CompileBoard cannot classify torch's text."),
 )
 BY_NAME: dict[str, Category] = {category.name: category for category in CATEGORIES}
 

@@ -40,8 +40,8 @@ fail_user_frame_filename|text|File of the user's frame where it failed.
 fail_user_frame_lineno|count|Line of the user's frame where it failed.
 non_compliant_ops|list|Custom operators that do not follow torch's rules.
 compliant_custom_ops|list|Custom operators that do.
-restart_reasons|list|Why dynamo began its analysis of the frame again.
-dynamo_time_before_restart_s|s|Time spent on analyses that were thrown away.
+restart_reasons|list|Why tracing restarted.
+dynamo_time_before_restart_s|s|Time in attempts before the last restart.
 stack_trace|list|Stack at which the compile began.
 exception_stack_trace|list|Traceback of the exception that ended the compile.
 graph_node_shapes|json|Shapes of the graph's nodes.
@@ -74,7 +74,7 @@ triton_compile_time_us|us|Time waiting for triton kernels to compile.
 runtime_cudagraphify_time_us|us|Time recording CUDA graphs.
 runtime_triton_autotune_time_us|us|Time autotuning triton kernels at their first calls.
 compile_time_autotune_time_us|us|Time autotuning while compiling.
-dynamo_compile_time_before_restart_us|us|Time spent on analyses that were thrown away.
+dynamo_compile_time_before_restart_us|us|Time in attempts before the last restart.
 cuda_synchronize_time_us|us|Time waiting for the GPU (2.6).
 distributed_ephemeral_timeout_us|us|How much longer a collective may wait, thanks to a cache hit.
 structured_logging_overhead_us|us|Time spent on writing torch's trace log.

@@ -62,7 +62,7 @@ COMPARED = (
     ComparedMetric("eager_peak_mem_gb", "Eager peak memory", "down_is_good"),
     ComparedMetric("graph_breaks", "Graph breaks", "down_is_good", "count"),
     ComparedMetric("recompiles", "Recompiles", "down_is_good", "count"),
-    ComparedMetric("unique_graph_breaks", "Reasons of graph breaks", "down_is_good", "count"),
+    ComparedMetric("unique_graph_breaks", "Graph break reasons", "down_is_good", "count"),
     ComparedMetric("unique_graphs", "Graphs", "neutral", "count"),
     ComparedMetric("calls_captured", "Operations captured", "neutral", "count"),
     ComparedMetric("fallbacks_to_eager", "Fallbacks to eager", "down_is_good", "count"),
@@ -346,9 +346,7 @@ def decide_overall(
     if plain.method == "count" or counts.get(plain.word):
         return replace(plain, reason=models if total else plain.reason)
     if counts.get("eager"):
-        return replace(
-            plain, word="eager", reason=f"{counts['eager']} of {total} moved with eager mode, none by itself"
-        )
+        return replace(plain, word="eager", reason=f"{counts['eager']} of {total} changed with eager mode, none alone")
     if noise is not None and total != 1:  # the only model's intervals overlap
         is_apart = abs(math.log(new / base)) > noise
         if is_apart and latency is not None and -math.log(latency) / math.log(new / base) < 0.5:

@@ -22,38 +22,38 @@ _FX_CACHE, _AOT_CACHE = "FX graph cache", "AOTAutograd cache"
 # torch's name: (language, what it is).
 NAMES: dict[str, tuple[str, str]] = {
     DYNAMO_GRAPH: (_GRAPH, "the FX graph that dynamo captured of the function"),
-    "dynamo_cpp_guards_str": (_TEXT, "the guards that decide whether this compiled code may be used, as a tree"),
-    "dynamo_guards": (_JSON, "the guards that decide whether this compiled code may be used"),
-    "dynamo_side_effects": (_TEXT, "what the function changes outside itself, done again after the compiled code ran"),
+    "dynamo_cpp_guards_str": (_TEXT, "guards of this compiled code, as a tree"),
+    "dynamo_guards": (_JSON, "guards of this compiled code"),
+    "dynamo_side_effects": (_TEXT, "side effects that are replayed after the compiled code"),
     "dynamo_error": (_TEXT, "the exception that the compile raised"),
-    "before_pre_grad_graph": (_GRAPH, "the graph before inductor's passes on the code as the user wrote it"),
-    "after_pre_grad_graph": (_GRAPH, "the graph after inductor's passes on the code as the user wrote it"),
-    "inductor_pre_grad_graph": (_GRAPH, "the graph before inductor's passes on the code as the user wrote it"),
-    "aot_joint_graph": (_GRAPH, "forward and backward in one graph, before AOTAutograd parts them"),
-    "aot_forward_graph": (_GRAPH, "the forward graph that AOTAutograd parted from the joint one"),
-    "aot_backward_graph": (_GRAPH, "the backward graph that AOTAutograd parted from the joint one"),
-    "aot_inference_graph": (_GRAPH, "the graph of a call that needs no gradients, as AOTAutograd made it"),
-    "aot_forward_graph_fw_metadata": (_PYTHON, "what AOTAutograd found out about the graph's inputs and outputs"),
+    "before_pre_grad_graph": (_GRAPH, "the graph before inductor's pre-grad passes"),
+    "after_pre_grad_graph": (_GRAPH, "the graph after inductor's pre-grad passes"),
+    "inductor_pre_grad_graph": (_GRAPH, "the graph before inductor's pre-grad passes"),
+    "aot_joint_graph": (_GRAPH, "forward and backward in one graph, before AOTAutograd splits them"),
+    "aot_forward_graph": (_GRAPH, "the forward graph that AOTAutograd split from the joint one"),
+    "aot_backward_graph": (_GRAPH, "the backward graph that AOTAutograd split from the joint one"),
+    "aot_inference_graph": (_GRAPH, "AOTAutograd's graph of a call without gradients"),
+    "aot_forward_graph_fw_metadata": (_PYTHON, "AOTAutograd's metadata of the graph's inputs and outputs"),
     "before_joint_graph": (_GRAPH, "the joint graph before inductor's passes on it"),
     "after_joint_graph": (_GRAPH, "the joint graph after inductor's passes on it"),
     "before_post_grad_graph": (_GRAPH, "the graph before inductor's passes on ATen operations"),
     "after_post_grad_graph": (_GRAPH, "the graph after inductor's passes on ATen operations"),
-    "inductor_post_grad_graph": (_GRAPH, "the graph that inductor makes code of"),
+    "inductor_post_grad_graph": (_GRAPH, "the graph that inductor generates code from"),
     OUTPUT_CODE: (_PYTHON, "the code that inductor generated: the kernels and what calls them"),
     "inductor_aot_kernel_code": ("cpp", "the kernels that inductor compiled ahead of time"),
     "inductor_aot_wrapper_code": ("cpp", "the wrapper that calls inductor's kernels, compiled ahead of time"),
-    "fx_graph_runnable": (_PYTHON, "a program that compiles this graph again by itself"),
+    "fx_graph_runnable": (_PYTHON, "a standalone program that compiles this graph"),
     "triton_kernel_info": (_JSON, "the triton kernels that were compiled, and their launch parameters"),
     "inductor_provenance_tracking_node_mappings": (_JSON, "which nodes of the graphs each kernel came from"),
     "inductor_provenance_tracking_kernel_stack_traces": (_JSON, "which lines of the program each kernel came from"),
-    "fx_graph_cache_hit": (_JSON, f"{_FX_CACHE}: the code was found, with the parts of its key"),
-    "fx_graph_cache_miss": (_JSON, f"{_FX_CACHE}: the code was not there, with the parts of its key"),
-    "fx_graph_cache_bypass": (_JSON, f"{_FX_CACHE}: this graph cannot be cached, with the reason"),
+    "fx_graph_cache_hit": (_JSON, f"{_FX_CACHE}: hit, with the parts of its key"),
+    "fx_graph_cache_miss": (_JSON, f"{_FX_CACHE}: miss, with the parts of its key"),
+    "fx_graph_cache_bypass": (_JSON, f"{_FX_CACHE}: bypass, with the reason"),
     "fx_graph_bundled_cache_hit": (_JSON, f"{_FX_CACHE}: found in AOTAutograd's entry"),
     "fx_graph_cache_hash": (_JSON, f"{_FX_CACHE}: the key and its parts"),
-    "aotautograd_cache_hit": (_JSON, f"{_AOT_CACHE}: the code was found, with the parts of its key"),
-    "aotautograd_cache_miss": (_JSON, f"{_AOT_CACHE}: the code was not there, with the parts of its key"),
-    "aotautograd_cache_bypass": (_JSON, f"{_AOT_CACHE}: this graph cannot be cached, with the reason"),
+    "aotautograd_cache_hit": (_JSON, f"{_AOT_CACHE}: hit, with the parts of its key"),
+    "aotautograd_cache_miss": (_JSON, f"{_AOT_CACHE}: miss, with the parts of its key"),
+    "aotautograd_cache_bypass": (_JSON, f"{_AOT_CACHE}: bypass, with the reason"),
     "aotautograd_cache_hash": (_JSON, f"{_AOT_CACHE}: the key and its parts"),
     "torch._functorch.config": (_JSON, "AOTAutograd's configuration at the time of the compile"),
     "optimize_ddp_split_graph": (_GRAPH, "the graph that DDPOptimizer cut at its buckets, as one"),
@@ -75,18 +75,16 @@ _LONG_LINE = 200
 _MARK = re.compile(r"""'[^'\n]*'|"[^"\n]*"|\(\)|\[\]|\{\}|[(\[{]|[)\]}]|, """)
 _OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
 _BREAKS = (*_OPEN, *_CLOSE, ", ")
-UNKNOWN = "a record that torch or another program wrote under a name of its own"
+UNKNOWN = "a record with a name that CompileBoard does not know"
 _CPP = re.compile(r"^\s*(?:#include|#pragma|extern \"C\")")
 
 STATES = {
-    "kept": Word("kept", "good", "The text is as torch wrote it, and its checksum agrees."),
-    "none": Word("no text", "quiet", "torch writes no text with this record: all it says is in the table."),
-    "left_out": Word(
-        "left out", "quiet", "The log was imported with --no-payloads: import it again without to keep its texts."
-    ),
-    "withheld": Word("withheld", "quiet", "The text holds the user's source, and the log was imported without source."),
-    "damaged": Word("damaged", "bad", "The text does not agree with torch's checksum: the log was cut or changed."),
-    "too_large": Word("too large", "warn", "The text was larger than what is kept of one record."),
+    "kept": Word("kept", "good", "The text matches torch's checksum."),
+    "none": Word("no text", "quiet", "torch writes no text with this record."),
+    "left_out": Word("left out", "quiet", "Imported with --no-payloads. Import again without it."),
+    "withheld": Word("withheld", "quiet", "The text has source code, and source is hidden."),
+    "damaged": Word("damaged", "bad", "The text does not match torch's checksum: the log is damaged."),
+    "too_large": Word("too large", "warn", "The text exceeds the size limit of a record."),
 }
 
 

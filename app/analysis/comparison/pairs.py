@@ -19,8 +19,8 @@ from compileboard.app.analysis.models.labels import REASONS
 from compileboard.collectors.contract.verdicts import judge_sides
 
 EAGER_MOVED = {
-    "speedup": "the speedup moved with eager mode, not with the compiled model",
-    "abs_latency_ms": "the latency moved with eager mode, the speedup is what it was",
+    "speedup": "speedup changed because eager mode did",
+    "abs_latency_ms": "latency changed with eager mode, speedup unchanged",
 }
 Entry = TypeVar("Entry")
 Pairs = list[tuple[Entry, Entry]]

@@ -26,7 +26,7 @@ FAILS, WORSE, CHANGED, BETTER = "fails", "worse", "changed", "better"
 # Metrics in order of weight, and what they are called within a sentence. Of a group only the first that changed is
 # told: the others follow from it.
 _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
-    (("graph_breaks", "graph break"), ("unique_graph_breaks", "reason of graph breaks")),
+    (("graph_breaks", "graph break"), ("unique_graph_breaks", "graph break reason")),
     (("recompiles", "recompile"),),
     (("fallbacks_to_eager", "fallback to eager"),),
     (("speedup", "speedup"), ("abs_latency_ms", "latency")),
@@ -38,7 +38,7 @@ _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
 _DECIDING = ("graph_breaks", "speedup", "dynamo_peak_mem_gb", "compression_ratio", "compilation_latency_s")
 _PLURALS = {
     "cache miss": "cache misses",
-    "reason of graph breaks": "reasons of graph breaks",
+    "graph break reason": "graph break reasons",
     "fallback to eager": "fallbacks to eager",
 }
 _LABELS_OF_TOTALS = {

@@ -31,10 +31,10 @@ REASONS = {
 }
 MANY_PAGE_FAULTS = 10.0  # of a warm call; 0 to 5 are normal (docs/stack-cliff.md)
 ACCURACIES = {
-    "pass": Word("pass", "good", "The compiled model's answers agree with eager mode's."),
-    "pass_due_to_skip": Word("pass, not checked", "quiet", "A rule says that this model's answers are not compared."),
-    "eager_variation": Word("pass, eager varies", "quiet", "Eager mode's own answers vary; HUD takes it as passed."),
-    "fail_accuracy": Word("wrong answer", "bad", "The compiled model's answers differ from eager mode's."),
+    "pass": Word("pass", "good", "Outputs match eager mode."),
+    "pass_due_to_skip": Word("pass, not checked", "quiet", "A rule excludes this model from the accuracy check."),
+    "eager_variation": Word("pass, eager varies", "quiet", "Two eager runs differ; HUD counts it as passed."),
+    "fail_accuracy": Word("wrong answer", "bad", "Outputs differ from eager mode."),
 }
 
 
@@ -42,28 +42,28 @@ def describe_status(row: ResultFields) -> Word:
     """Return the label of a model's status."""
     reason = REASONS.get(row.reason or "", row.reason or "")
     if row.status == "measured" and is_slower(row):
-        return Word("measured, slower", "warn", "It was measured, and eager mode is faster.")
+        return Word("measured, slower", "warn", "Measured. Eager mode is faster.")
     if row.status == "measured":
-        return Word("measured", "good", "It was measured.")
+        return Word("measured", "good", "Measured.")
     if row.status == "failed":
         label = f"failed: {reason}" if reason else "failed"
-        word = f"Upstream's word for it is {row.reason}." if row.reason in REASONS else "It was tried, and failed."
+        word = f"Upstream status: {row.reason}." if row.reason in REASONS else "The measurement failed."
         return Word(label, "bad", word)
     if row.status == "skipped":
-        return Word(f"skipped: {reason}" if reason else "skipped", "quiet", "It was left out on purpose.")
+        return Word(f"skipped: {reason}" if reason else "skipped", "quiet", "Left out by a rule.")
     if row.status == "not_run":
-        return Word(f"not run: {reason}" if reason else "not run", "warn", "It was due, and was never started.")
+        return Word(f"not run: {reason}" if reason else "not run", "warn", "Due, but never started.")
     return Word(row.status, "quiet", "")
 
 
 def describe_accuracy(accuracy: str | None) -> Word:
     """Return the label of an accuracy check's result."""
     if accuracy is None:
-        return Word("not measured", "quiet", "The accuracy experiment has no result for this model here.")
+        return Word("not measured", "quiet", "No accuracy result for this model in this run.")
     known = ACCURACIES.get(accuracy)
     if known is not None:
         return known
-    meaning = f"Upstream's word for it is {accuracy}."
+    meaning = f"Upstream status: {accuracy}."
     return Word(REASONS.get(accuracy, accuracy), "bad" if is_wrong_answer(accuracy) else "quiet", meaning)
 
 

@@ -28,17 +28,15 @@ class Aspect(NamedTuple):
 
 
 ASPECTS = (
-    Aspect("compiles", "Compiles", "which functions were compiled under which compile ids, in which order"),
-    Aspect("recompiles", "Recompiles", "which compiles were recompiles, and the guard that failed"),
-    Aspect("outcomes", "Outcomes", "how the compiles that ranks share ended"),
-    Aspect("breaks", "Graph breaks", "which distinct graph breaks the shared compiles had"),
-    Aspect("caches", "Caches", "hit, miss or bypass of each cache in the shared compiles, in order"),
-    Aspect("collectives", "Collectives", "the collectives that inductor scheduled, in order: another order can hang"),
-    Aspect("tensors", "Tensors", "sizes of the shared compiles' inputs, and what inductor says of its buffers"),
-    Aspect("graphs", "Graphs", "dynamo's graphs of the shared compiles, device numbers left out"),
-    Aspect(
-        "code", "Generated code", "inductor's code of the shared compiles, device numbers and made-up paths left out"
-    ),
+    Aspect("compiles", "Compiles", "functions and compile IDs, in order"),
+    Aspect("recompiles", "Recompiles", "which compiles were recompiles, and the failed guard"),
+    Aspect("outcomes", "Outcomes", "outcomes of the shared compiles"),
+    Aspect("breaks", "Graph breaks", "graph breaks of the shared compiles"),
+    Aspect("caches", "Caches", "cache results of the shared compiles, in order"),
+    Aspect("collectives", "Collectives", "collectives that inductor scheduled, in order: another order can hang"),
+    Aspect("tensors", "Tensors", "input sizes of the shared compiles, and inductor's buffers"),
+    Aspect("graphs", "Graphs", "dynamo's graphs of the shared compiles, without device numbers"),
+    Aspect("code", "Generated code", "inductor's code of the shared compiles, without device numbers and paths"),
 )
 SAME, DIFFERS, NOT_RECORDED, NOT_COMPARED = "same", "differs", "not recorded", "not compared"
 
@@ -61,7 +59,7 @@ class RankGroup:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first compile at which ranks diverge. `shared_count` compiles before it are alike on every rank."""
+    """The first compile at which ranks diverge. `shared_count` compiles before it are the same on every rank."""
 
     shared_count: int
     aspect: str

@@ -65,24 +65,24 @@ def describe_divergence(divergence: Divergence, names: Mapping[int, tuple[str, s
     )
     parts = [f"{group.ranks} {group.did}" for group in texts[:4]]
     if len(texts) > 4:
-        parts.append(f"{format_plural(len(texts) - 4, 'more group')} of ranks did otherwise")
+        parts.append(f"{format_plural(len(texts) - 4, 'more group')} of ranks differ")
     sentence = "; ".join(parts)
-    before = "Nothing before it: they part at their first compile."
+    before = "The ranks differ from their first compile on."
     if divergence.shared_count:
-        before = f"The {format_plural(divergence.shared_count, 'compile')} before it are alike on every rank."
+        before = f"The {format_plural(divergence.shared_count, 'compile')} before it are the same on every rank."
     if divergence.shared_count == 1:
-        before = "The one compile before it is alike on every rank."
+        before = "The compile before it is the same on every rank."
     return DivergenceText(f"{sentence[:1].upper()}{sentence[1:]}.", before, texts)
 
 
 def _did(aspect: str, group: RankGroup, names: Mapping[int, tuple[str, str]], after: str | None) -> str:
     rank_compile = group.compile
     if rank_compile is None:
-        return f"compiled nothing more after {after}" if after else "compiled nothing"
+        return f"compiled nothing after {after}" if after else "compiled nothing"
     name = names.get(rank_compile.function_id or 0, ("a function that torch did not name", ""))[0]
     where = f"{name} ({rank_compile.position.compile_id})"
     if aspect == "compiles":
-        return f"compiled {name} {'again, ' if rank_compile.causes else ''}as {rank_compile.position.compile_id}"
+        return f"{'re' if rank_compile.causes else ''}compiled {name} as {rank_compile.position.compile_id}"
     if aspect == "recompiles":
         why = "for another guard" if rank_compile.causes else "without a failed guard"
         return f"compiled {name} as {rank_compile.position.compile_id} {why}"
@@ -121,12 +121,12 @@ def describe_times(ranks: Sequence[RankSummary]) -> str | None:
         return None
     most, least = format_duration(slow.total_us), format_duration(quick.total_us)
     if (slow.total_us - quick.total_us) * 20 < slow.total_us:
-        return f"All ranks compiled for about as long: {least} to {most}."
+        return f"All ranks took about as long: {least} to {most}."
     more = format_duration(slow.total_us - quick.total_us)
     return (
         f"Rank {slow.rank} spent {most} compiling, {more} "
-        f"more than rank {quick.rank}. Ranks meet at every collective, so the others may have waited for it that long; "
-        "these are compile times alone, waiting is not recorded."
+        f"more than rank {quick.rank}. Ranks meet at every collective, so the others may have waited that long. "
+        "Waiting is not recorded."
     )
 
 
@@ -143,6 +143,6 @@ def describe_differences(comparison: RankComparison) -> str:
     """Return in which aspects ranks differ."""
     odd = [aspect.label.lower() for aspect in ASPECTS if comparison.aspects[aspect.name] == "differs"]
     if not odd:
-        return f"All {len(comparison.ranks)} ranks compiled alike, as far as it was recorded."
+        return f"All {len(comparison.ranks)} ranks compiled the same, as far as recorded."
     listed = odd[0] if len(odd) == 1 else f"{', '.join(odd[:-1])} and {odd[-1]}"
     return f"The ranks differ in {listed}."

@@ -65,7 +65,7 @@ def _describe_program(run: HasRunState, now_us: int, stale_after_s: int) -> RunS
                 "was stopped, or its machine sleeps. What it wrote is kept, and the next collector command picks it up."
             )
             return RunState("interrupted?", "warn", explanation)
-        return RunState("running", "busy", "Its recorder is alive; this page refreshes itself.")
+        return RunState("running", "busy", "Recording. This page refreshes itself.")
     code = "" if run.exit_code is None else f" with exit code {run.exit_code}"
     if run.state == "finished":
         return RunState("finished", "good", f"The program ended{code}.")
@@ -74,7 +74,7 @@ def _describe_program(run: HasRunState, now_us: int, stale_after_s: int) -> RunS
     if run.state == "killed":
         return RunState("killed", "bad", f"The program was ended by {run.signal or 'a signal'}.")
     if run.state == "imported":
-        return RunState("imported", "quiet", "Read from torch's own log, which does not say how the program ended.")
+        return RunState("imported", "quiet", "Imported from a trace log, which has no exit code.")
     return RunState("interrupted", "warn", "The recorder ended before the program.")
 
 

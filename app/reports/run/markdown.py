@@ -56,7 +56,7 @@ def _ranks(screen: RanksScreen) -> list[str]:
     lines.append(prose(screen.summary, 500))
     for row in screen.reasons[:MOST_TABLE_ROWS]:
         guard = code(row.guards[0].reason) if row.guards else "a guard that torch did not name"
-        lines += ["", f"Rank {row.rank} compiled {code(row.function)} again as {code(row.compile_id)} because {guard}"]
+        lines += ["", f"Rank {row.rank} recompiled {code(row.function)} as {code(row.compile_id)} because {guard}"]
     return lines
 
 

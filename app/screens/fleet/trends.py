@@ -246,7 +246,7 @@ def _measure(
     drawings = [
         TrendDrawing(metric, [pad(line, run_ids) for line in build_model_lines(metric, rows)]) for metric in known
     ]
-    return _drop_empty(drawings, "never measured in these runs", notes)
+    return _drop_empty(drawings, "not measured in these runs", notes)
 
 
 def _drop_empty(drawings: Sequence[TrendDrawing], why: str, notes: list[str]) -> list[TrendDrawing]:

@@ -111,7 +111,7 @@ class CacheLookupScreen:
         if self.lookup.result == "bypass":
             return "No key was made: the graph cannot be cached."
         if self.detail.get("component_count"):
-            return "The components are not kept: the log was imported with --no-payloads, or only the hooks recorded."
+            return "Key components not recorded. Import the log without --no-payloads, or record with --level full."
         return "Not recorded by this torch: its record of this lookup lists no components."
 
 

@@ -51,7 +51,7 @@ def index() -> str | WerkzeugResponse:
         "choices": list_side_choices(get_reader(), get_engine()),
         "suites": list_model_choices(get_engine()).suites,
         "metrics": [
-            *((key, f"{label}, all of it") for key, (label, _names) in GROUPS.items()),
+            *((key, f"All {label.lower()} metrics") for key, (label, _names) in GROUPS.items()),
             *((metric.name, metric.label) for metric in COMPARED),
         ],
     }

@@ -32,7 +32,7 @@ BREAK_SORTS = (
     ("runs", "most runs"),
     ("compile_time", "most compile time"),
     ("last", "last seen"),
-    ("first", "newest kind first"),
+    ("first", "first seen, newest first"),
     ("first.asc", "oldest first"),
 )
 CAUSE_SORTS = (

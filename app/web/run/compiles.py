@@ -79,7 +79,7 @@ def list_links(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
         links.append(("Guards as a tree", url_for("guards.show_one", run_id=run_id, artifact_id=guards[-1].ref_id)))
     if row.recompiled_from and screen.entry.artifact_count and row.outcome != "recompile_limit":
         changes = url_for("artifacts.changes", run_id=run_id, key=row.id)
-        links.append((f"What changed against {row.recompiled_from}", changes))
+        links.append((f"Changes from {row.recompiled_from}", changes))
     if row.function and get_run_features(get_reader(), run_id).has_stacks:
         links.append(("Among all stacks", url_for("stacks.show", run_id=run_id, q=row.function)))
     return links

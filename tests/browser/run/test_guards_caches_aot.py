@@ -42,7 +42,7 @@ def test_guards_lead_from_the_sums_to_what_changed(tab: Page, run_address: str) 
     branch.focus()
     tab.keyboard.press("Enter")
     assert tab.locator("#guard-tree details[open] details[open]").count() > 0
-    tab.get_by_role("link", name="What changed against 0/0").click()
+    tab.get_by_role("link", name="Changes from 0/0").click()
     assert "[4, 32]" in tab.locator("#changed").inner_text()
 
 

@@ -33,7 +33,7 @@ def test_ranks_say_where_they_part_and_lead_to_that_compile(tab: Page, runs: dic
     tab.goto(f"{runs['train_ddp']}?tab=recompiles")
     tab.get_by_role("link", name="Ranks", exact=True).click()
     tab.locator("#ranks-chart .barlayer path").first.wait_for()
-    assert "Rank 1 compiled inner again, as 0/1" in tab.locator("#divergence").inner_text()
+    assert "Rank 1 recompiled inner as 0/1" in tab.locator("#divergence").inner_text()
     expect_count(tab.locator("#aligned tbody tr"), 3)
     tab.get_by_role("link", name=re.compile("All compiles")).click()
     expect_count(tab.locator("#aligned tbody tr"), 9)

@@ -104,7 +104,7 @@ def test_a_mean_is_worse_where_a_model_is_and_no_surer_than_they_are() -> None:
     assert overall(1.0, 1.668, {"single": 4, "noise": 1}) == ("single", "4 of 5 measured once, none worse")
     assert overall(1.0, 1.668, {"noise": 1, "better": 1}) == ("noise", "0 of 2 models worse")
     assert overall(1.0, 0.5, {"worse": 1, "better": 1}) == ("better", "1 of 2 models better")
-    assert overall(1.0, 1.668, {"eager": 1, "noise": 4}) == ("eager", "1 of 5 moved with eager mode, none by itself")
+    assert overall(1.0, 1.668, {"eager": 1, "noise": 4}) == ("eager", "1 of 5 changed with eager mode, none alone")
     assert overall(1.0, 1.09, {"worse": 1})[0] == "negligible", "compile times vary: up to 10% is noise"
     assert decide_overall(COLD, 1.0, 1.09, {"worse": 1}).text == "within 10% (threshold, repeats not kept)"
     assert overall(1.0, 1.668, None)[0] == "worse"

@@ -52,8 +52,8 @@ def ddp(explored_reader: sqlite3.Connection) -> str:
 
 def test_the_capture_says_that_rank_1_recompiled_and_why(explored_client: FlaskClient, ddp: str) -> None:
     page = explored_client.get(f"/runs/{ddp}/ranks").text
-    assert "Rank 1 compiled inner again, as 0/1; rank 0 compiled nothing more after 4/1." in page
-    assert "The 6 compiles before it are alike on every rank." in page
+    assert "Rank 1 recompiled inner as 0/1; rank 0 compiled nothing after 4/1." in page
+    assert "The 6 compiles before it are the same on every rank." in page
     assert "tensor &#39;args[0]&#39; size mismatch at index 1. expected 128, actual 96" in page
     assert "Mark dimension 1 of argument 1, and of inputs that share its size, dynamic before the first call." in page
     assert "Rank 1 spent 21.5 s compiling, 10.8 s more than rank 0." in page

@@ -60,7 +60,7 @@ def test_the_ranks_sentence_leads(explored_client: FlaskClient, explored_reader:
     run = _find(explored_reader, "train_ddp")
     page, text = (explored_client.get(f"/runs/{run}/report.{format}").text for format in ("html", "md"))
     for rendering in (page, text):
-        assert "Rank 1 compiled" in rendering and "compiled nothing more after" in rendering
+        assert "Rank 1 recompiled" in rendering and "compiled nothing after" in rendering
     assert _ids(page)[:3] == ["fixes", "divergence", "ranks"]
     assert "### Ranks" in text and "because" in text
 

@@ -193,7 +193,7 @@ def test_what_moved_with_eager_mode_is_red_nowhere(say: Any) -> None:
     assert answers.headline("geomean_speedup").endswith("not judged")
     assert answers.check_code == 0
     assert answers.bench.count("eager mode moved (30 samples a side, ±") == 4
-    assert all(model["warning"].startswith("the speedup moved with eager mode") for model in answers.api["models"])
+    assert all(model["warning"].startswith("speedup changed because eager mode did") for model in answers.api["models"])
     assert all("eager mode got faster (−" in model["metrics"]["speedup"]["detail"] for model in answers.api["models"])
 
 

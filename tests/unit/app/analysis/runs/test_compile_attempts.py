@@ -122,6 +122,6 @@ def test_a_compile_leads_to_every_other_view_of_it(explored_client: FlaskClient,
     page = explored_client.get(f"/runs/{run_id}/compiles/{key}").text
     row = page.split('aria-label="This compile elsewhere"')[1].split("</nav>")[0]
     places = dict(reversed(link) for link in re.findall(r'href="([^"]+)">([^<]+)<', row))
-    assert list(places) == ["On the timeline", "Guards as a tree", "What changed against 0/0", "Among all stacks"]
+    assert list(places) == ["On the timeline", "Guards as a tree", "Changes from 0/0", "Among all stacks"]
     for address in places.values():
         assert explored_client.get(address.replace("&amp;", "&")).status_code == 200, address

@@ -80,11 +80,11 @@ def test_words_tell_an_unfinished_compile_from_a_running_one() -> None:
 
 
 def test_words_say_what_was_lost_and_never_claim_more_than_was_reported() -> None:
-    assert describe_losses({"disk full": 2}, True, True, True).word == "2 records lost"
-    assert describe_losses(None, True, True, True).word == "nothing was lost"
-    assert describe_losses({}, True, False, True).word == "nothing lost so far"
-    assert describe_losses(None, False, False, True).word == "losses not recorded"
-    assert describe_losses(None, True, True, False).word == "losses not recorded"
+    assert describe_losses({"disk full": 2}, True, True, True).word == "2 dropped records"
+    assert describe_losses(None, True, True, True).word == "no dropped records"
+    assert describe_losses({}, True, False, True).word == "no dropped records so far"
+    assert describe_losses(None, False, False, True).word == "dropped records unknown"
+    assert describe_losses(None, True, True, False).word == "dropped records unknown"
     assert [is_capable(capability) for capability in ("ok", "ok (beside another reader)", "okra", "no tap")] == [
         True,
         True,

@@ -61,7 +61,7 @@ def test_models_shows_every_state_in_words_and_apart(client: FlaskClient) -> Non
 def test_headline_numbers_name_their_definition(client: FlaskClient) -> None:
     page = text_of(client, "/models")
     assert '45.5% <span class="soft">5 of 11</span>' in page
-    assert "by PyTorch HUD's formula" in page
+    assert "Summary formula: PyTorch HUD." in page
     assert "1.115×" in page
     assert all(text in page for text in ("PyTorch HUD", "runner.py", "summarize_perf.py", "1.2406×"))
 
@@ -103,8 +103,10 @@ def test_a_wrong_answer_is_a_failure_with_its_own_command(client: FlaskClient, s
     add_results(store, "RUN", MLP, measure(**wrong, command="bench --accuracy", facts=facts))
     page = text_of(client, "/models/mlp")
     assert "failed: wrong answer" in page and "accuracy: wrong answer" not in page
-    assert "compared number by number, with a tolerance of 0.001" in page
-    assert all(text in page for text in ("bench --accuracy", str(MLP.command), "makes its accuracy again", "1.250×"))
+    assert "Compared element by element, tolerance 0.001" in page
+    assert all(
+        text in page for text in ("bench --accuracy", str(MLP.command), "Command to reproduce: accuracy", "1.250×")
+    )
     assert "mlp" in text_of(client, "/models?status=failed")
 
 
@@ -202,8 +204,8 @@ def test_page_faults_of_a_call_are_shown(
 def test_a_failed_model_shows_its_traceback_and_no_zero(client: FlaskClient) -> None:
     page = text_of(client, "/models/Hungry")
     assert "Tried to allocate 96.00 GiB." in page
-    assert "There are no repeats: failed: out of memory." in page
-    assert "No traceback was recorded: a model that timed out is killed" in text_of(client, "/models/Sleeper")
+    assert "No repeats: failed: out of memory." in page
+    assert "not recorded</span>: a model that times out is killed" in text_of(client, "/models/Sleeper")
 
 
 @pytest.mark.usefixtures("suite")

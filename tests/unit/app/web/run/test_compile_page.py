@@ -47,7 +47,7 @@ def test_compile_page_says_why_it_was_recompiled(client: FlaskClient, store: sql
 
 def test_compile_page_shows_a_failure_and_a_limit(client: FlaskClient, store: sqlite3.Connection) -> None:
     assert "failures-title" in _page(client, store, "1/0")
-    assert "recompiled too often" in _page(client, store, "0/2")
+    assert "Recompiled too often" in _page(client, store, "0/2")
 
 
 @pytest.mark.parametrize("key", ["999999", "abc", "1" * 30, "-1"])
