@@ -46,6 +46,7 @@ class Report:
     allow_improvement: bool
     model_counts: Mapping[str, int] | None = None  # by Compare's verdicts; None where a side is a bare CSV
     changes: str = ""  # of the models, as Compare says it
+    subject: str = ""  # what was compared, for people: the program and the commits
 
     def fails(self, verdict: RuleVerdict) -> bool:
         """Return True if a verdict fails the check."""
@@ -117,13 +118,42 @@ def compare(
         _need_common(actual, other, rules)
     reports = [_decide(rule, actual, other, options, rule_names) for rule in rules]
     if all(report.lacks for report in reports):
-        raise CannotCompare("nothing can be compared: " + "; ".join(dict.fromkeys(report.lacks for report in reports)))
+        raise CannotCompare(_describe_lack([actual] if expected is None else [other, actual], reports))
     warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
+    warnings += [
+        f"{_name(side)} {side.failure}: what it did not reach is not compared"
+        for side in (actual, other)
+        if side.failure
+    ]
     title = None if expected is None else other.title
     paired = pair_entries(other.results, actual.results, allow_environment_change)
     counts = list_verdicts(paired.pairs) if paired.pairs else None
     changes = describe_changes(paired, other.results, actual.results)
-    return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement, counts, changes)
+    subject = _describe_subject(actual, other)
+    return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement, counts, changes, subject)
+
+
+def _name(side: Side) -> str:
+    """Name a side for people."""
+    words = " at ".join(word for word in (side.name, side.commit) if word)
+    return f"{words} ({side.title})" if words else side.title
+
+
+def _describe_subject(actual: Side, expected: Side) -> str:
+    """Name the program and the commits of both sides; nothing where they are no runs."""
+    names = " → ".join(dict.fromkeys(name for name in (expected.name, actual.name) if name))
+    commits = " → ".join(dict.fromkeys(commit for commit in (expected.commit, actual.commit) if commit))
+    return " · ".join(part for part in (names, commits) if part)
+
+
+def _describe_lack(sides: list[Side], reports: Iterable[RuleReport]) -> str:
+    """Describe why nothing can be compared: a program that failed before it compiled, else what each rule lacks."""
+    for side in sides:
+        if side.failure and not side.rows and side.breaks is None and side.causes is None:
+            return (
+                f"nothing can be compared: {_name(side)} {side.failure} before it compiled anything; its log says why"
+            )
+    return "nothing can be compared: " + "; ".join(dict.fromkeys(report.lacks for report in reports))
 
 
 def _decide(rule: Rule, actual: Side, expected: Side, options: RuleOptions, rule_names: list[str]) -> RuleReport:

@@ -152,7 +152,16 @@ def load_run(reader: sqlite3.Connection, clock: RecorderClock, run: RunRow) -> S
         environment=_name_hardware(rows) | ({"torch": run.torch_version} if run.torch_version else {}),
         results=tuple(results),
         incidents=load_incidents(reader, run, rows),
+        name=run.shown_name,
+        commit=(run.git_commit or "")[:7],
+        failure=_describe_failure(run),
     )
+
+
+def _describe_failure(run: RunRow) -> str:
+    if run.signal:
+        return f"was ended by {run.signal}"
+    return f"ended with exit code {run.exit_code}" if run.exit_code else ""
 
 
 def _name_gpu(merged: ResultRow, run: RunRow) -> ResultRow:
@@ -278,7 +287,8 @@ def _list_values(side: Side, field: str) -> str:
 def dump_baseline(side: Side) -> dict[str, Any]:
     """Write a side as what a baseline keeps."""
     stored = asdict(replace(side, results=()))
-    del stored["results"]  # the rows have what they are made of
+    for name in ("results", "name", "commit", "failure"):  # the rows have what results are made of
+        del stored[name]
     return {"version": BASELINE_VERSION, **stored}
 
 

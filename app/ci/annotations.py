@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from compileboard.app.checks.rules.distinct import NEW_BREAKS_RULE, describe
 from compileboard.app.checks.rules.model import RuleDistinct
 from compileboard.app.ci.changed_lines import ChangedLines
 from compileboard.app.format import format_plural
+from compileboard.app.reports.checks import NO_FIXES
 
 MOST = 10  # warnings of one step that GitHub shows
 _LONGEST = 1000
@@ -28,10 +29,12 @@ class Annotation:
     count: int  # how often it came, to put the worst first
 
 
-def list_annotations(report: Report, changed: ChangedLines, workspace: str) -> list[Annotation]:
+def list_annotations(
+    report: Report, changed: ChangedLines, workspace: str, fixes: Mapping[str, str] = NO_FIXES, subject: str = "this PR"
+) -> list[Annotation]:
     """List what is new on changed lines, the worst first: graph breaks, then recompile causes, each by how often.
 
-    Files are named from the workspace, as GitHub has them.
+    Files are named from the workspace, as GitHub has them. `fixes` are titles by fingerprint.
     """
     by_line: dict[tuple[bool, str, int], list[RuleDistinct]] = {}
     for checked in report.rules:
@@ -45,12 +48,14 @@ def list_annotations(report: Report, changed: ChangedLines, workspace: str) -> l
         # Models that share the line have the same break.
         distinct = len({item.fingerprint for item in items})
         counted = format_plural(distinct, "recompile cause" if is_cause else "graph break")
-        messages = "\n".join(f"{item.model}: {describe(item)}" if item.model else describe(item) for item in items)
+        messages = [f"{item.model}: {describe(item)}" if item.model else describe(item) for item in items]
+        titles = dict.fromkeys(fixes[item.fingerprint] for item in items if item.fingerprint in fixes)
+        messages += [f"Fix: {title}" for title in titles]
         total = sum(item.count for item in items)
-        text = f"this PR adds {counted} at {file}:{line}\n{messages}"[:_LONGEST]
+        text = "\n".join([f"{subject} adds {counted} at {file}:{line}", *messages])[:_LONGEST]
         path = os.path.relpath(changed.root / file, Path(workspace).resolve())
         if not path.startswith(os.pardir):
-            annotations.append((is_cause, Annotation(path, line, f"{counted} more", text, total)))
+            annotations.append((is_cause, Annotation(path, line, f"{counted} added", text, total)))
     annotations.sort(key=lambda pair: (pair[0], -pair[1].count, pair[1].file, pair[1].line))
     return [annotation for _is_cause, annotation in annotations]
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
-_FILE = "+++ b/"
+_SIDE = "b/"
+_ESCAPE = re.compile(r"\\([0-7]{3}|.)")
+_LETTERS = dict(zip("abtnvfr", "\a\b\t\n\v\f\r"))
 _OPTIONS = ("--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--dst-prefix=b/")
 TIMEOUT_S = 120
 
@@ -40,7 +42,7 @@ def list_changed_lines(folder: str, base: str) -> ChangedLines:
 
 
 def parse_diff(text: str) -> dict[str, list[range]]:
-    """Read the new side's ranges of a diff without context; files whose names git quotes are left out."""
+    """Read the new side's ranges of a diff without context."""
     ranges: dict[str, list[range]] = {}
     file, left_count = None, 0
     for line in text.splitlines():
@@ -49,7 +51,8 @@ def parse_diff(text: str) -> dict[str, list[range]]:
             continue
         left_count = 0
         if line.startswith("+++ "):
-            file = line.removeprefix(_FILE).rstrip("\t") if line.startswith(_FILE) else None
+            name = _unquote(line.removeprefix("+++ ").rstrip("\t"))
+            file = name.removeprefix(_SIDE) if name.startswith(_SIDE) else None
         elif (hunk := _HUNK.match(line)) and file:
             first, count = int(hunk[1]), int(hunk[2] or 1)
             old = line.split(" ", 2)[1].partition(",")[2]
@@ -57,6 +60,15 @@ def parse_diff(text: str) -> dict[str, list[range]]:
             if count:
                 ranges.setdefault(file, []).append(range(first, first + count))
     return ranges
+
+
+def _unquote(name: str) -> str:
+    """Read a name that git quotes as C does, for a quote, a backslash or a control character in it."""
+    if not (name.startswith('"') and name.endswith('"') and len(name) > 1):
+        return name
+    return _ESCAPE.sub(
+        lambda match: chr(int(match[1], 8)) if len(match[1]) == 3 else _LETTERS.get(match[1], match[1]), name[1:-1]
+    )
 
 
 def _ask(folder: str, *words: str) -> subprocess.CompletedProcess[str]:

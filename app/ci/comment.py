@@ -24,6 +24,10 @@ class CommentNotWritten(Exception):
     """Why the comment is not there, and what to do."""
 
 
+class NoPullRequest(CommentNotWritten):
+    """The workflow's event is no pull request."""
+
+
 def save_comment(markdown: str, name: str, environment: Mapping[str, str]) -> str:
     """Make the pull request's comment of this name, or update it; return its address.
 
@@ -103,7 +107,7 @@ def _read_number(environment: Mapping[str, str]) -> int:
     except (OSError, ValueError, KeyError, TypeError):
         number = None
     if not isinstance(number, int):
-        raise CommentNotWritten("the workflow's event is no pull request, so there is nothing to comment on")
+        raise NoPullRequest("the workflow's event is no pull request, so there is nothing to comment on")
     return number
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from compileboard.app.checks.decision import Report
 from compileboard.app.ci.annotations import MOST, format_annotations, format_command, list_annotations
 from compileboard.app.ci.changed_lines import list_changed_lines
-from compileboard.app.ci.comment import CommentNotWritten, save_comment
-from compileboard.app.format import format_plural
+from compileboard.app.ci.comment import CommentNotWritten, NoPullRequest, save_comment
+from compileboard.app.reports.checks import NO_FIXES
 from compileboard.app.reports.markdown import prose
 
 
@@ -24,45 +24,59 @@ class GithubOutputs:
 
 
 def publish(
-    report: Report | None, markdown: str, outputs: GithubOutputs, environment: Mapping[str, str], folder: str
+    report: Report | None,
+    markdown: str,
+    outputs: GithubOutputs,
+    environment: Mapping[str, str],
+    folder: str,
+    fixes: Mapping[str, str] = NO_FIXES,
 ) -> None:
     """Print annotations, make or update the comment, and append the summary; `report` is None if nothing was compared.
 
-    What GitHub does not take is a warning in the job, and a line of the summary.
+    What GitHub does not take is a notice in the job, and a line of the summary. `fixes` are titles by fingerprint.
     Raises: OSError if the summary cannot be written.
     """
-    notes = []
+    note = ""
     if report is not None and outputs.changed_since:
-        notes.append(_annotate(report, outputs.changed_since, environment, folder))
-    text = "\n".join([markdown, *(f"\n{prose(note, 400)}" for note in notes if note)])
+        note = _annotate(report, outputs.changed_since, environment, folder, fixes)
+    text = f"{markdown}\n{prose(note, 400)}\n" if note else markdown
     if outputs.comment:
         try:
             address = save_comment(text, outputs.comment, environment)
             sys.stderr.write(f"compileboard: comment written: {address}\n")
+        except NoPullRequest as error:  # a push: as it should be
+            sys.stderr.write(f"compileboard: {error}\n")
         except CommentNotWritten as error:
-            text += f"\n\nNo comment on the pull request: {prose(str(error), 400)}\n"
+            text += f"\nNo comment on the pull request: {prose(str(error), 400)}\n"
             _print(format_command("notice", f"no comment on the pull request: {error}", title="CompileBoard"))
     if outputs.summary:
         with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as file:
             file.write(text + "\n")
 
 
-def _annotate(report: Report, base: str, environment: Mapping[str, str], folder: str) -> str:
-    """Print annotations; return how many of what is new lie on changed lines."""
-    new_count = sum(verdict.new is not None for rule in report.rules for verdict in rule.verdicts)
-    if not new_count:
+def _annotate(report: Report, base: str, environment: Mapping[str, str], folder: str, fixes: Mapping[str, str]) -> str:
+    """Print annotations; return what of the new is not annotated, and why."""
+    new = [verdict.new for rule in report.rules for verdict in rule.verdicts if verdict.new is not None]
+    if not new:
         return ""
     try:
         changed = list_changed_lines(folder, base)
     except (ValueError, OSError) as error:
         _print(format_command("notice", f"nothing is annotated: {error}", title="CompileBoard"))
         return f"Nothing is annotated: {error}"
-    annotations = list_annotations(report, changed, environment.get("GITHUB_WORKSPACE") or folder)
+    is_pull_request = environment.get("GITHUB_EVENT_NAME", "pull_request").startswith("pull_request")
+    subject = "this PR" if is_pull_request else "this push"
+    annotations = list_annotations(report, changed, environment.get("GITHUB_WORKSPACE") or folder, fixes, subject)
     for line in format_annotations(annotations):
         _print(line)
-    shown = f", {MOST} of them annotated" if len(annotations) > MOST else ", annotated"
-    counted = format_plural(len(annotations), "changed line")
-    return f"{counted} with something new{shown if annotations else ''}; {new_count} new in all."
+    elsewhere = len({item.fingerprint for item in new if (item.file, item.line) not in changed})
+    notes = []
+    if len(annotations) > MOST:
+        notes.append(f"{MOST} of {len(annotations)} changed lines are annotated.")
+    if elsewhere:
+        distinct = len({item.fingerprint for item in new})
+        notes.append(f"On lines without a change, so not annotated: {elsewhere} of {distinct} new.")
+    return " ".join(notes)
 
 
 def _print(line: str) -> None:

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import fields
 from functools import cache, partial
@@ -26,6 +26,7 @@ from compileboard.app.ci.publish import GithubOutputs, publish
 from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.checks import (
+    NO_FIXES,
     STDOUT,
     check_targets,
     write_junit,
@@ -36,7 +37,7 @@ from compileboard.app.reports.checks import (
 from compileboard.app.reports.markdown import prose
 from compileboard.app.reports.output import describe_write_error, fail
 from compileboard.app.schema import get_plain
-from compileboard.app.screens.fleet.checks import CheckRequest, CheckScreen, build_check, report_check
+from compileboard.app.screens.fleet.checks import CheckRequest, CheckScreen, build_check, load_fixes, report_check
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreError
 from compileboard.command_line import Choice, Command, Option, Value
@@ -85,13 +86,23 @@ def _read_comment_name(text: str) -> str:
     return text
 
 
-def _read_rules(ctx: click.Context, _param: click.Parameter, path: str | None) -> None:
-    if path is not None:
-        by_option = {flag: param for param in ctx.command.params for flag in param.opts}
-        try:
-            ctx.default_map = load_rules(path, by_option)
-        except ValueError as error:
-            ctx.fail(str(error))
+def _read_rules(ctx: click.Context, path: str | None) -> dict[str, Any]:
+    """Read what a file of rules gives and the command line does not.
+
+    Raises: CannotCompare if it cannot be read.
+    """
+    by_option = {flag: param for param in ctx.command.params for flag in param.opts}
+    by_name = {param.name: param for param in ctx.command.params}
+    values: dict[str, Any] = {}
+    try:
+        for name, value in (load_rules(path, by_option) if path else {}).items():
+            if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT:
+                values[name] = by_name[name].type_cast_value(ctx, value)
+    except ValueError as error:
+        raise CannotCompare(str(error)) from None
+    except click.BadParameter as error:
+        raise CannotCompare(f"{path}: {error.format_message()}") from None
+    return values
 
 
 which = partial(click.option, cls=Option, group="Results to check")
@@ -110,9 +121,6 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
 @click.option(
     "--rules",
     metavar="FILE",
-    is_eager=True,
-    expose_value=False,
-    callback=_read_rules,
     help="TOML file of rules and their values; the command line goes first.",
 )
 @click.option("--list-rules", is_flag=True, help="List the rules with their verdicts, and end.")
@@ -175,23 +183,28 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
     metavar="NAME",
     help="Comment on the workflow's pull request, or update the comment of this name.",
 )
+@github("--not-measured", metavar="WHY", help="Tell GitHub that there is nothing to compare, and why.")
 @output("--all", is_flag=True, help="Print the verdicts that pass as well.")
 def check(db: str, **given: Any) -> int:
     """Compare a run with a baseline under named rules, and fail where it got worse."""
     arguments = SimpleNamespace(**given)
-    if arguments.list_rules:
-        write_outputs((), describe_rules())
-        return 0
     try:
         check_targets(_list_targets(arguments))
         try:
+            vars(arguments).update(_read_rules(click.get_current_context(), arguments.rules))
+            if arguments.list_rules:
+                write_outputs((), describe_rules())
+                return 0
+            if arguments.not_measured:
+                raise CannotCompare(arguments.not_measured)
             screen = _build(db, arguments)
             proposed = _propose(screen) if arguments.propose else ""
         except (FilterError, StoreError) as error:
             # An older comment would go on saying what an older commit came to.
-            _publish(None, f"### ⚠️ NOT COMPARED\n\n{prose(str(error), 1000)}\n", arguments)
+            words = "measured" if arguments.not_measured else "compared"
+            _publish(None, f"### ⚠️ Not {words}\n\n{prose(str(error), 1000)}\n", arguments)
             raise
-        _write(screen.report, arguments, proposed)
+        _write(db, screen.report, arguments, proposed)
     except FilterError as error:
         flags = getattr(error, "flags", "")
         return fail(f"{error}: {flags}" if flags else str(error))
@@ -238,8 +251,11 @@ def _list_targets(arguments: SimpleNamespace) -> dict[str, str | None]:
     return named | {"--github-summary": summary} | commands
 
 
-def _write(report: Report, arguments: SimpleNamespace, proposed: str) -> None:
-    markdown = "\n".join(write_markdown(report)) + "\n"
+def _write(db: str, report: Report, arguments: SimpleNamespace, proposed: str) -> None:
+    is_told = arguments.markdown or arguments.github_summary or arguments.changed_since or arguments.github_comment
+    fixes = _load_fixes(db, arguments.run) if report.failures and is_told else NO_FIXES
+    in_pull_request = bool(arguments.changed_since)
+    markdown = "\n".join(write_markdown(report, fixes, in_pull_request=in_pull_request)) + "\n"
     documents = (
         (arguments.markdown, markdown.encode()),
         (arguments.junit, write_junit(report)),
@@ -247,12 +263,19 @@ def _write(report: Report, arguments: SimpleNamespace, proposed: str) -> None:
         (arguments.propose, proposed.encode()),
     )
     write_outputs(documents, write_table(report, every=arguments.all))
-    _publish(report, markdown, arguments)
+    _publish(report, markdown, arguments, fixes)
 
 
-def _publish(report: Report | None, markdown: str, arguments: SimpleNamespace) -> None:
+def _load_fixes(db: str, run: str) -> Mapping[str, str]:
+    with ExitStack() as stack:
+        return load_fixes(cache(lambda: stack.enter_context(closing(open_reader(db)))), read_command_clock(), run)
+
+
+def _publish(
+    report: Report | None, markdown: str, arguments: SimpleNamespace, fixes: Mapping[str, str] = NO_FIXES
+) -> None:
     outputs = GithubOutputs(arguments.github_summary, arguments.changed_since, arguments.github_comment)
-    publish(report, markdown, outputs, os.environ, os.getcwd())
+    publish(report, markdown, outputs, os.environ, os.getcwd(), fixes)
 
 
 def _propose(screen: CheckScreen) -> str:

@@ -11,12 +11,15 @@ from xml.etree import ElementTree
 
 from compileboard.app.checks.decision import Report, RuleReport
 from compileboard.app.checks.rules import incidents
+from compileboard.app.checks.rules.distinct import WHOLE_RUN
 from compileboard.app.checks.rules.model import IMPROVED, PASS, RuleVerdict
 from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.format import format_plural
 from compileboard.app.reports.markdown import code, prose, table
 from compileboard.app.reports.output import write_file
 
 CHANGES = "Changed"
+NO_FIXES: Mapping[str, str] = {}
 _MOST_WIDTH = 60
 
 
@@ -56,8 +59,8 @@ def _sum_up(report: RuleReport) -> str:
     return ", ".join(f"{count} {word}" for word, count in report.counts.items()) or "nothing to compare"
 
 
-def next_step(report: Report) -> str:
-    """Return what to do about a check that did not pass."""
+def next_step(report: Report, *, in_pull_request: bool = False) -> str:
+    """Return what to do about a check that did not pass; a pull request's base changes as it is merged."""
     if not report.failures:
         names = ", ".join(other_report.rule.name for other_report in report.due)
         return (
@@ -69,6 +72,11 @@ def next_step(report: Report) -> str:
     if report.baseline is None:
         return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."
     kind, _space, name = report.baseline.partition(" ")
+    if in_pull_request and kind == "run":
+        return (
+            "If these changes are meant, merge them: later pull requests are compared with the result. To let them "
+            "pass, leave their rules out of the file of rules."
+        )
     keep = f"compileboard baseline update {name}" if kind == "baseline" else "compileboard baseline save NAME"
     keep = "change that file" if report.baseline.endswith(".csv") else f"{keep} --run ID"
     if any(failure.outcome == IMPROVED for failure in report.failures):
@@ -86,25 +94,40 @@ _MOST_ROWS = 200  # GitHub takes 1 MiB of a step's summary
 _DETAIL = 400
 
 
-def write_markdown(report: Report) -> Iterator[str]:
-    """Yield the lines."""
-    mark = {0: "✅", 1: "❌"}.get(report.exit_code, "⚠️")
-    yield f"### {mark} {prose(report.headline, 300)}"
+# What fails, for people: singular and plural.
+_NOUNS = {
+    ("new-breaks", "NEW_BREAK"): ("new graph break", "new graph breaks"),
+    ("new-recompiles", "NEW_RECOMPILE"): ("new recompile cause", "new recompile causes"),
+    ("speedup", "SLOWER"): ("slower model", "slower models"),
+    ("compile-time", "SLOWER"): ("model that compiles slower", "models that compile slower"),
+    ("accuracy", "FAIL"): ("model that fails accuracy", "models that fail accuracy"),
+    ("graph-breaks", "FAIL"): ("model with more graph breaks", "models with more graph breaks"),
+    ("memory", "FAIL"): ("model with more memory", "models with more memory"),
+    ("incidents", "OPEN_INCIDENT"): ("open incident", "open incidents"),
+}
+
+
+def write_markdown(
+    report: Report, fixes: Mapping[str, str] = NO_FIXES, *, in_pull_request: bool = False
+) -> Iterator[str]:
+    """Yield the lines: what fails first, the rules folded; `fixes` are titles by fingerprint."""
+    yield f"### {_write_heading(report)}"
+    yield ""
+    sides = " against ".join(title for title in (report.run, report.baseline) if title)
+    yield " · ".join(prose(part, 300) for part in (report.subject, sides) if part)
     yield ""
     for warning in report.warnings:
         yield f"> ⚠️ {prose(warning, _DETAIL)}"
         yield ""
-    yield from table(
-        ["Rule", "Result"], [[code(rule.rule.name), _sum_up_markdown(rule.counts, rule.lacks)] for rule in report.rules]
-    )
-    if report.model_counts is not None:
-        yield ""
-        yield f"{CHANGES}: {prose(report.changes, 1000)}"
     if report.failures:
-        yield from _section("What fails", report.failures)
-    if report.exit_code:
+        yield from _section(report.failures, fixes)
         yield ""
-        yield prose(next_step(report), _DETAIL)
+    if report.model_counts is not None:
+        yield f"{CHANGES}: {prose(report.changes, 1000)}"
+        yield ""
+    if report.exit_code:
+        yield prose(next_step(report, in_pull_request=in_pull_request), _DETAIL)
+        yield ""
     notes = [
         verdict
         for rule in report.rules
@@ -112,11 +135,47 @@ def write_markdown(report: Report) -> Iterator[str]:
         if verdict.outcome != PASS and not report.fails(verdict)
     ]
     if notes:
-        yield ""
-        yield f"<details><summary>What does not fail and is worth a look ({len(notes)})</summary>"
-        yield from _section("", notes)
-        yield ""
-        yield "</details>"
+        yield from _fold(f"Not failing, worth a look: {len(notes)}", _section(notes, {}))
+    rows = [[code(rule.rule.name), _sum_up_markdown(rule.counts, rule.lacks)] for rule in report.rules]
+    yield from _fold(f"Rules: {_count_rules(report)}", table(["Rule", "Result"], rows))
+
+
+def _write_heading(report: Report) -> str:
+    if report.failures:
+        counts: dict[tuple[str, str], set[object]] = {}
+        for number, verdict in enumerate(report.failures):
+            distinct = verdict.new.fingerprint if verdict.new else number  # models share a graph break
+            counts.setdefault((verdict.rule, verdict.word), set()).add(distinct)
+        if ("new-breaks", "NEW_BREAK") in counts:
+            counts.pop(("graph-breaks", "FAIL"), None)  # counts the same
+        ordered = sorted(counts, key=lambda key: list(_NOUNS).index(key) if key in _NOUNS else len(_NOUNS))
+        parts = []
+        for key in ordered:
+            count = len(counts[key])
+            singular, plural = _NOUNS.get(key, (f"{key[1]} of {key[0]}",) * 2)
+            parts.append(f"{count} {prose(singular if count == 1 else plural)}")
+        return "❌ " + ", ".join(parts)
+    if report.due:
+        return f"⚠️ Not compared: {', '.join(checked.rule.name for checked in report.due)}"
+    compared = sum(not checked.lacks for checked in report.rules)
+    return f"✅ Nothing worse by {format_plural(compared, 'rule')}"
+
+
+def _count_rules(report: Report) -> str:
+    lacking = sum(bool(checked.lacks) for checked in report.rules)
+    failing = len({verdict.rule for verdict in report.failures})
+    passing = len(report.rules) - lacking - failing
+    counts = ((failing, "failed"), (passing, "passed"), (lacking, "not compared"))
+    return ", ".join(f"{count} {word}" for count, word in counts if count)
+
+
+def _fold(summary: str, lines: Iterable[str]) -> Iterator[str]:
+    yield f"<details><summary>{summary}</summary>"
+    yield ""
+    yield from lines
+    yield ""
+    yield "</details>"
+    yield ""
 
 
 def _sum_up_markdown(counts: dict[str, int], lacks: str) -> str:
@@ -125,24 +184,20 @@ def _sum_up_markdown(counts: dict[str, int], lacks: str) -> str:
     return ", ".join(f"{count} {prose(word)}" for word, count in counts.items()) or "nothing to compare"
 
 
-def _section(title: str, verdicts: list[RuleVerdict]) -> Iterator[str]:
-    yield ""
-    if title:
-        yield f"#### {title}"
+def _section(verdicts: list[RuleVerdict], fixes: Mapping[str, str]) -> Iterator[str]:
+    rows = []
+    for verdict in verdicts[:_MOST_ROWS]:
+        why = prose(verdict.detail, _DETAIL) if verdict.detail else ""
+        fix = fixes.get(verdict.new.fingerprint) if verdict.new else None
+        why += f"<br>Fix: {prose(fix, _DETAIL)}" if fix else ""
+        rows.append([code(verdict.word), code(verdict.rule), prose(verdict.name), why])
+    if all(verdict.name == WHOLE_RUN for verdict in verdicts):  # no models
+        yield from table(["Verdict", "Rule", "Why"], [[*row[:2], row[3]] for row in rows])
+    else:
+        yield from table(["Verdict", "Rule", "Model", "Why"], rows)
+    if len(verdicts) > _MOST_ROWS:
         yield ""
-    rows = [
-        [
-            code(verdict.word),
-            code(verdict.rule),
-            prose(verdict.name),
-            prose(verdict.detail, _DETAIL) if verdict.detail else "",
-        ]
-        for verdict in verdicts
-    ]
-    yield from table(["RuleVerdict", "Rule", "Model", "Why"], rows[:_MOST_ROWS])
-    if len(rows) > _MOST_ROWS:
-        yield ""
-        yield f"… and {len(rows) - _MOST_ROWS} more"
+        yield f"… and {len(verdicts) - _MOST_ROWS} more"
 
 
 # What XML 1.0 cannot say at all, escaped or not.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import closing
 
 import click
 
-from compileboard.collectors.cli.common import db_option, print_message
+from compileboard.collectors.cli.common import db_option
 from compileboard.collectors.runs.pull_request import find_base, resolve_commit
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreMissing
 from compileboard.command_line import Command
-from compileboard.exit_codes import REFUSED
 
 RUNS_SQL = """
 select r.id, t.value
@@ -38,21 +38,19 @@ limit 100
 def ci(db: str, bench: str | None, command: str | None, base: str | None, baseline: str | None) -> int:
     """Measure a pull request's checkout and its base on one machine, in GitHub Actions.
 
-    Writes `run`, `base-run` and `base`, the commit's hash, to $GITHUB_OUTPUT. An empty option counts as not given.
-    Ends as the measurement of the checkout ends.
+    Writes `run`, `base-run` and `base`, the commit's hash, to $GITHUB_OUTPUT, or `problem`, why there is no run.
+    An empty option counts as not given. Ends as the measurement of the checkout ends.
     """
-    if bool(bench) == bool(command):
-        print_message("say what to measure: --bench 'OPTIONS' or --command 'COMMAND', one of both")
-        return REFUSED
     try:
-        commit = resolve_commit(base, os.getcwd()) if base else find_base(os.environ, os.getcwd())
-    except ValueError:
-        if not baseline:  # without it nothing is annotated; what is compared is stored
-            raise
-        commit = ""
-    words = ["bench", "--db", db, *shlex.split(bench)] if bench else ["run", "--db", db]
-    words += [] if baseline else ["--diff-branch", commit]
-    words += ["--", *shlex.split(command)] if command else []
+        if bool(bench) == bool(command):
+            raise ValueError("say what to measure: --bench 'OPTIONS' or --command 'COMMAND', one of both")
+        words = _read_words(db, bench, command)
+        commit = _find_commit(base, baseline)
+    except ValueError as error:
+        _write_outputs({"problem": str(error)})
+        raise
+    # Behind `run`'s `--` are the command's own words.
+    words[3:3] = [] if baseline else ["--diff-branch", commit]
     from compileboard.collectors.cli.main import main
 
     before = _list_runs(db)
@@ -61,10 +59,43 @@ def ci(db: str, bench: str | None, command: str | None, base: str | None, baseli
     new = [row for row in _list_runs(db) if row not in before]
     runs = {side or "new": run_id for run_id, side in reversed(new)}
     outputs = {"base": commit, "run": runs.get("new", ""), "base-run": runs.get("base", "")}
+    missing = "the checkout" if not outputs["run"] else "the base" if not (baseline or outputs["base-run"]) else ""
+    if missing:
+        outputs["problem"] = f"`{words[0]}` ended with exit code {code} before it recorded {missing}; its log says why"
+    _write_outputs(outputs)
+    return code
+
+
+def _read_words(db: str, bench: str | None, command: str | None) -> list[str]:
+    """Return the words of `bench` or `run` that measure.
+
+    Raises: ValueError if a text is no command line.
+    """
+    try:
+        if bench:
+            return ["bench", "--db", db, *shlex.split(bench)]
+        return ["run", "--db", db, "--", *shlex.split(command or "")]
+    except ValueError as error:
+        raise ValueError(f"{'--bench' if bench else '--command'} {bench or command}: {error}") from None
+
+
+def _find_commit(base: str | None, baseline: str | None) -> str:
+    """Return the hash to compare with; none where what is compared is stored, so that nothing is annotated.
+
+    Raises: ValueError if there is none.
+    """
+    try:
+        return resolve_commit(base, os.getcwd()) if base else find_base(os.environ, os.getcwd())
+    except ValueError:
+        if not baseline:
+            raise
+        return ""
+
+
+def _write_outputs(outputs: Mapping[str, str]) -> None:
     if path := os.environ.get("GITHUB_OUTPUT"):
         with open(path, "a", encoding="utf-8") as file:
-            file.writelines(f"{name}={value}\n" for name, value in outputs.items())
-    return code
+            file.writelines(f"{name}={' '.join(value.split())}\n" for name, value in outputs.items())
 
 
 def _list_runs(db: str) -> list[tuple[str, str | None]]:

@@ -10,13 +10,15 @@ from typing import Any
 
 from compileboard.collectors.runs.git import ask_git
 
+_NO_COMMIT = "0" * 40  # before the first push of a branch
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def find_base(environment: Mapping[str, str], folder: str) -> str:
     """Return the hash of the commit to compare the checkout with: a pull request's base, or what a push came onto.
 
-    A pull request's merge commit is compared with its first parent: what differs is the pull request alone.
+    A pull request's merge commit is compared with its first parent: what differs is the pull request alone. The first
+    push of a branch is compared with the default branch.
     Raises: ValueError if the event names none, or it cannot be fetched.
     """
     event = _read_event(environment)
@@ -28,11 +30,14 @@ def find_base(environment: Mapping[str, str], folder: str) -> str:
         parents = _ask(folder, "rev-list", "--parents", "-n", "1", "HEAD").split()[1:]
         if len(parents) == 2 and parents[1] == head:
             return parents[0]
-    base = base or event.get("before")
+    base = base or _as_dict(event.get("merge_group")).get("base_sha") or event.get("before")
+    default = _as_dict(event.get("repository")).get("default_branch")
+    if base == _NO_COMMIT and default and event.get("ref") != f"refs/heads/{default}":
+        return resolve_commit(str(default), folder)
     if not isinstance(base, str) or not _HASH.fullmatch(base) or not base.strip("0"):
         raise ValueError(
             f"the event {environment.get('GITHUB_EVENT_NAME') or '(no GITHUB_EVENT_PATH)'} names no commit to compare "
-            "with; expected a pull request or a push; name one with --base"
+            "with; expected a pull request, a merge group or a push; name one with `base`"
         )
     return resolve_commit(base, folder)
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleDistinct, RuleOptions, RuleVerdict, Side
 
+WHOLE_RUN = "the run"  # as a model, where a run tells none
+
 
 def compare(
     rule: Rule,
@@ -22,7 +24,7 @@ def compare(
     known, present = _Known(expected, models), _Known(actual, models)
     verdicts = [
         replace(
-            rule.make(rule_distinct.model or "the run", new_word, describe(rule_distinct)),
+            rule.make(rule_distinct.model or WHOLE_RUN, new_word, describe(rule_distinct)),
             new=rule_distinct,
         )
         for rule_distinct in actual
@@ -34,9 +36,9 @@ def compare(
             rule_distinct.model is None or rule_distinct.model in names
         )  # of a model that vanished nothing is resolved
         if is_judged and rule_distinct not in present:
-            verdicts.append(rule.make(rule_distinct.model or "the run", gone_word, describe(rule_distinct)))
+            verdicts.append(rule.make(rule_distinct.model or WHOLE_RUN, gone_word, describe(rule_distinct)))
     if known_count or not verdicts:
-        verdicts.append(rule.make("the run", "PASS", f"{known_count} known"))
+        verdicts.append(rule.make(WHOLE_RUN, "PASS", f"{known_count} known"))
     return verdicts
 
 

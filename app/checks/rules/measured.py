@@ -107,7 +107,9 @@ def judge_row(
 
 def describe_basis(verdict: Verdict[ComparedMetric]) -> str:
     """Return what a verdict rests on, and how that came out."""
-    return f"{verdict.basis}; {verdict.reason}" if verdict.reason else verdict.basis
+    # What is not judged has the samples in both.
+    reason = verdict.reason.partition("; ")[2] if verdict.word == "single" else verdict.reason
+    return f"{verdict.basis}; {reason}" if reason else verdict.basis
 
 
 RULE = Rule(

@@ -78,6 +78,10 @@ class Side:
     # Of each row, as Compare has it; none of a bare CSV.
     results: tuple[ModelResult, ...] = field(default=(), compare=False)
     incidents: tuple[OpenIncident, ...] | None = None
+    # Of a run, for people: its name, its commit's short hash, and how its program failed.
+    name: str = field(default="", compare=False)
+    commit: str = field(default="", compare=False)
+    failure: str = field(default="", compare=False)
 
     def names(self) -> set[str]:
         """Return the names of its rows."""

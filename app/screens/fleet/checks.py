@@ -16,6 +16,7 @@ from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fields import Count
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.schema import one_of
+from compileboard.app.screens.run.run import list_run_causes
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,17 @@ def build_check(
         notes=notes,
     )
     return CheckScreen(report, actual, expected, request.options)
+
+
+def load_fixes(open_reader: Callable[[], sqlite3.Connection], clock: RecorderClock, text: str) -> dict[str, str]:
+    """Load the title of the first fix of each graph break and recompile cause of a run, by fingerprint."""
+    if is_file(text):
+        return {}
+    run = need_run(open_reader(), SqliteEngine(open_reader()), clock, text)
+    helping = [
+        (cause, [fix.title for fix in cause.advice if fix.helps]) for cause in list_run_causes(open_reader(), run)
+    ]
+    return {fingerprint: titles[0] for cause, titles in helping if titles for fingerprint in cause.fingerprints}
 
 
 @dataclass(frozen=True)

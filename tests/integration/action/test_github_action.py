@@ -83,11 +83,13 @@ def test_a_break_that_the_pull_request_adds_is_annotated_commented_and_fails(mea
     origin = measured.workspace.parent / "origin"
     assert measured.steps["measure"].outputs["base"] == git(origin, "rev-parse", "main^1")
     [warning] = [line for line in measured.steps["check"].out.splitlines() if line.startswith("::")]
-    assert warning.startswith("::warning file=nets/ranker.py,line=6,title=1 graph break more::")
+    assert warning.startswith("::warning file=nets/ranker.py,line=6,title=1 graph break added::")
     assert "this PR adds 1 graph break at nets/ranker.py:6%0A" in warning
-    assert "### ❌ FAIL: 1 verdict of run" in measured.summary and "NEW" in measured.summary
+    assert warning.endswith("%0AFix: Remove the call of `torch._dynamo.graph_break()`")
+    assert measured.summary.startswith("### ❌ 1 new graph break\n\nranker.py · ") and "NEW" in measured.summary
+    assert "<br>Fix: Remove the call" in measured.summary and "later pull requests" in measured.summary
     [comment] = api.comments
-    assert comment["body"].startswith("<!-- compileboard: check -->\n### ❌ FAIL: 1 verdict")
+    assert comment["body"].startswith("<!-- compileboard: check -->\n### ❌ 1 new graph break")
     assert "(https://github.example.org/ann/nets/actions/runs/77)" in comment["body"]
     assert {token for _method, _path, token in api.requests} == {"Bearer t0ken"}
     assert git(measured.workspace, "status", "--porcelain", "-uno") == ""
@@ -102,7 +104,7 @@ def test_the_comment_is_updated_in_place_past_the_first_page(job: Job, api: Comm
         job.use(only="check")
     assert [method for method, _path, _token in api.requests] == ["GET", "GET", "POST", "GET", "GET", "PATCH"]
     assert len(api.comments) == 131 and api.comments[129]["body"] == f"{marker} mine"
-    assert "❌ FAIL" in api.comments[130]["body"]
+    assert "❌ 1 new" in api.comments[130]["body"]
 
 
 def test_a_read_only_token_leaves_the_summary_which_says_so(job: Job, api: CommentApi) -> None:
@@ -125,7 +127,38 @@ def test_a_command_that_fails_fails_the_job_and_replaces_what_the_comment_said(j
     job.use(only="check")
     job.use(command="python -c 'raise SystemExit(3)'", install="false")
     assert [step.outcome for step in job.steps.values()] == ["skipped", "failure", "failure"]
-    assert len(api.comments) == 1 and "NOT COMPARED" in api.comments[0]["body"] and "NOT COMPARED" in job.summary
+    assert len(api.comments) == 1 and "Not compared" in api.comments[0]["body"] and "Not compared" in job.summary
+    assert "ended with exit code 3 before it compiled anything" in job.summary
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sentence"),
+    [
+        ({"command": ""}, "say what to measure: --bench 'OPTIONS' or --command 'COMMAND', one of both"),
+        ({"command": "'"}, "--command ': No closing quotation"),
+        ({"command": "true", "base": "nowhere"}, "there is no commit 'nowhere' in this clone or its origin"),
+        ({"bench": "--only path:none.py"}, "ended with exit code 2 before it recorded the checkout; its log says why"),
+    ],
+)
+def test_what_is_not_measured_says_why_in_the_summary(job: Job, inputs: dict[str, str], sentence: str) -> None:
+    job.use(install="false", **inputs)
+    assert [step.outcome for step in job.steps.values()] == ["skipped", "failure", "failure"]
+    assert job.summary.startswith("### ⚠️ Not measured\n") and sentence in job.summary.replace("\\", "")
+
+
+def test_a_file_of_rules_that_cannot_be_read_says_so_in_the_summary(job: Job, api: CommentApi) -> None:
+    (job.workspace / "odd.toml").write_text("tolerance = -1\n")
+    job.use(only="check", rules="odd.toml")
+    assert job.steps["check"].outcome == "failure" and "is no finite number above 0" in job.summary
+    job.use(only="check", rules="none.toml")
+    assert "none.toml: No such file" in job.summary and "none.toml" in api.comments[0]["body"]
+
+
+def test_a_push_is_no_pull_request(job: Job, api: CommentApi) -> None:
+    job.event, job.event_name = {}, "push"
+    job.use(only="check")
+    assert "this push adds 1 graph break" in job.steps["check"].out and "::notice" not in job.steps["check"].out
+    assert "comment" not in job.summary and api.requests == []
 
 
 def test_text_of_an_input_is_never_a_script(job: Job, tmp_path: Path) -> None:

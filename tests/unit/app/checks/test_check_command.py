@@ -238,7 +238,7 @@ def test_the_github_summary_is_appended(
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     assert _check(database, "--run", "A", "--baseline", "A", "--github-summary") == 0
-    assert summary.read_text().startswith("before\n### ✅ PASS")
+    assert summary.read_text().startswith("before\n### ✅ Nothing worse by ")
 
 
 @pytest.mark.parametrize("more", [["--list-rules"], ["--run", CSV, "--baseline", CSV]])

@@ -44,7 +44,7 @@ def test_the_worst_come_first_and_what_github_hides_is_counted(tmp_path: Path) -
     assert [(row.file, row.line) for row in rows] == [*(("a.py", line) for line in range(12, 0, -1)), ("a.py", 20)]
     lines = list(format_annotations(rows))
     assert len(lines) == MOST + 1 and lines[-1] == "::notice title=CompileBoard::3 more are in the job summary"
-    assert lines[0].startswith("::warning file=a.py,line=12,title=1 graph break more::this PR adds 1 graph break at ")
+    assert lines[0].startswith("::warning file=a.py,line=12,title=1 graph break added::this PR adds 1 graph break at ")
 
 
 def test_models_that_share_a_line_have_one_annotation(tmp_path: Path) -> None:
@@ -81,10 +81,13 @@ def test_changed_lines_are_those_of_the_checkout_since_the_commit_in_common(tmp_
     folder = make_repository(tmp_path / "r", "one")
     (folder / "a b.py").write_text("1\n2\n3\n4\n")
     (folder / "gone.py").write_text("1\n")
+    odd = 'q"\\\n.py'
+    (folder / odd).write_text("1\n")
     git(folder, "add", ".")
     before = commit(folder, "two")
     git(folder, "checkout", "-q", "-b", "change")
     (folder / "a b.py").write_text("1\n++ b/x.py\n-- y\n3\n4\n@@ -1 +1 @@\n")
+    (folder / odd).write_text("1\n2\n")
     git(folder, "rm", "-q", "gone.py")
     git(folder, "add", ".")
     commit(folder, "three")
@@ -95,7 +98,8 @@ def test_changed_lines_are_those_of_the_checkout_since_the_commit_in_common(tmp_
     git(folder, "checkout", "-q", "change")
     changed = list_changed_lines(str(folder), base)
     assert {file: [line for lines in ranges for line in lines] for file, ranges in changed.ranges.items()} == {
-        "a b.py": [2, 3, 6]
+        "a b.py": [2, 3, 6],
+        odd: [2],
     }
     assert before != base and changed.root == folder.resolve()
     with pytest.raises(ValueError, match="cannot tell what changed since 0000000"):
