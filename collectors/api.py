@@ -71,6 +71,8 @@ def install(
     tags: Mapping[str, str] | None = None,
     keep_source: bool = True,
     capture_env: tuple[str, ...] = (),
+    repro: tuple[str, ...] = (),
+    repro_inputs_bytes: int = 0,
 ) -> Run:
     """Record this process, and those it forks, from now on; return its run.
 
@@ -82,12 +84,16 @@ def install(
     tags: labels to find the run by, for example {"branch": "main"}.
     keep_source: False keeps no line of the program's source; breaks stay distinct by a hash of their line.
     capture_env: environment variables to keep, beside TORCH*; secrets are withheld.
+    repro: "crash" keeps the graph that runs when the process dies; "accuracy" compares each graph with eager.
+    repro_inputs_bytes: how many bytes of input values to keep of a graph that fails; 0 keeps none.
 
     A database or spool that cannot be written is a warning: the program goes on, and what it spooled is recorded later.
 
     Raises: ImportError if there is no torch.
     """
-    run, _ = _install(db, name, suite=suite, tags=tags, keep_source=keep_source, capture_env=capture_env)
+    options = {"keep_source": keep_source, "capture_env": tuple(capture_env)}
+    options |= {"repro": tuple(repro), "repro_inputs_bytes": repro_inputs_bytes}
+    run, _ = _install(db, name, suite=suite, tags=tags, **options)
     return run
 
 
@@ -143,6 +149,8 @@ def observe(
     tags: Mapping[str, str] | None = None,
     keep_source: bool = True,
     capture_env: tuple[str, ...] = (),
+    repro: tuple[str, ...] = (),
+    repro_inputs_bytes: int = 0,
 ) -> Iterator[Run]:
     """Record what happens inside a `with` block as a run of its own.
 
@@ -155,12 +163,16 @@ def observe(
     tags: labels to find the run by, for example {"branch": "main"}.
     keep_source: False keeps no line of the program's source; breaks stay distinct by a hash of their line.
     capture_env: environment variables to keep, beside TORCH*; secrets are withheld.
+    repro: "crash" keeps the graph that runs when the process dies; "accuracy" compares each graph with eager.
+    repro_inputs_bytes: how many bytes of input values to keep of a graph that fails; 0 keeps none.
 
     A database or spool that cannot be written is a warning: the program goes on, and what it spooled is recorded later.
 
     Raises: ImportError if there is no torch.
     """
-    run, begun = _install(db, name, suite=suite, tags=tags, keep_source=keep_source, capture_env=capture_env)
+    options = {"keep_source": keep_source, "capture_env": tuple(capture_env)}
+    options |= {"repro": tuple(repro), "repro_inputs_bytes": repro_inputs_bytes}
+    run, begun = _install(db, name, suite=suite, tags=tags, **options)
     try:
         yield run
     finally:

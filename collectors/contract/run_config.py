@@ -31,6 +31,8 @@ class RunConfig:
     level: str = passed_on("COMPILEBOARD_LEVEL", "light")  # light | full: also torch's own trace log
     keep_source: bool = passed_on("COMPILEBOARD_NO_SOURCE", default=True)
     capture_env: tuple[str, ...] = passed_on("COMPILEBOARD_CAPTURE_ENV", ())  # environment variables to store
+    repro: tuple[str, ...] = passed_on("COMPILEBOARD_REPRO", ())  # "crash" | "accuracy": what is also captured
+    repro_inputs_bytes: int = passed_on("COMPILEBOARD_REPRO_INPUTS", 0)  # of a repro's input values; 0: none is kept
     stack_room: bool | None = passed_on("COMPILEBOARD_STACK_ROOM", None)  # None: nothing of ours starts the program
 
     def to_environment(self) -> dict[str, str]:
@@ -55,7 +57,7 @@ def _is_flag(setting: Field[Any]) -> bool:
 def _to_text(setting: Field[Any], value: Any) -> str:
     if _is_flag(setting):
         return "1" if value is (not setting.default) else ""
-    return ",".join(value) if isinstance(value, tuple) else value or ""
+    return ",".join(value) if isinstance(value, tuple) else str(value or "")
 
 
 def _from_text(setting: Field[Any], text: str) -> Any:
@@ -63,4 +65,6 @@ def _from_text(setting: Field[Any], text: str) -> Any:
         return (not setting.default) if text == "1" else setting.default
     if isinstance(setting.default, tuple):
         return tuple(filter(None, text.split(",")))
+    if isinstance(setting.default, int):
+        return int(text) if text.isdigit() else setting.default
     return text or setting.default

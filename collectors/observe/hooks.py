@@ -16,6 +16,7 @@ from ..contract.secrets import scrub_argv, scrub_environment
 from . import runtime_failures, torch_compat
 from .fallbacks import ListReader, torch_release
 from .hook_guard import HookGuard
+from .repro.capture import ReproCapture
 from .spool_writer import Spool
 from .tap import TapHandler, make_tap
 
@@ -43,7 +44,10 @@ class Hooks:
         self.capabilities = torch_compat.probe()
         self.spool = Spool(folder, run_id, config.database, self._describe)
         self.guard = HookGuard(self.spool.losses)
-        self.failures = runtime_failures.RuntimeFailures(self._write_failure, self.guard, self.redact)
+        self.repros = ReproCapture(self.spool.write, self.guard, self.redact, config)
+        self.failures = runtime_failures.RuntimeFailures(
+            self._write_failure, self.guard, self.redact, self.repros.add_running
+        )
         self._replaced: list[tuple[Any, str, Any, Any]] = []  # module, attribute, original, ours
         self._handler: TapHandler | None = None
         self._known_configs: set[str] = set()
@@ -69,6 +73,7 @@ class Hooks:
             self._replace("events", lambda original: make_tap(original, self._emit, self.guard))
         self._hook_skips()
         self._watch_compiled_code()
+        self._replace("repro_backend_calls", self.repros.wrap_backend_call)
         atexit.register(self._at_exit)
         util = sys.modules.get("multiprocessing.util")
         if util is not None:  # its forked workers end by os._exit, past atexit
@@ -242,6 +247,7 @@ class Hooks:
         """Begin as a new process: configurations are written again, counts start anew."""
         self.spool.after_fork()
         self.failures.clear()
+        self.repros.clear()
         self._known_configs.clear()
         self._settings_recorded = False
         self._snapshot_due_s = 0.0

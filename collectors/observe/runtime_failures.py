@@ -37,6 +37,8 @@ Origin = tuple[Context, int]  # the compile, and when it was
 Mark = tuple[int, int, Context]  # the process, the failure's position there, its compile
 Write = Callable[[dict[str, Any], str | None, Context], None]
 
+AddRepro = Callable[[BaseException, Context, "int | None", "tuple[Any, ...]"], None]
+
 _failures: RuntimeFailures | None = None
 
 
@@ -54,10 +56,13 @@ class RepeatedFailure:
 class RuntimeFailures:
     """Failures of compiled code: each is written once, then its count at 2, 4, 8, … and at the end."""
 
-    def __init__(self, write: Write, guard: HookGuard, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self, write: Write, guard: HookGuard, redact: Callable[[str], str], add_repro: AddRepro | None = None
+    ) -> None:
         self._write = write
         self._guard = guard
         self._redact = redact
+        self._add_repro = add_repro
         self._known: dict[Any, RepeatedFailure] = {}
 
     def clear(self) -> None:
@@ -65,7 +70,13 @@ class RuntimeFailures:
         self._known.clear()
 
     def add(
-        self, error: BaseException, phase: str, origin: Origin, outer: FrameType | None, ended: bool = False
+        self,
+        error: BaseException,
+        phase: str,
+        origin: Origin,
+        outer: FrameType | None,
+        ended: bool = False,
+        arguments: tuple[Any, ...] = (),
     ) -> None:
         """Record an exception, unless it was when it passed an inner callable; never raises."""
         with self._guard:
@@ -75,6 +86,10 @@ class RuntimeFailures:
             known = self._known.get(key)
             if known is None:
                 self._add_new(key, error, phase, origin, outer, ended)
+                if self._add_repro is not None and not ended:
+                    self._add_repro(
+                        error, origin[0], self._known[key].position if key in self._known else None, arguments
+                    )
                 return
             mark(error, known.position)
             known.count = next(known.numbers)
@@ -155,7 +170,7 @@ def make_watched(compiled: Callable[..., Any], phase: str, origin: Origin) -> Ca
             # Our own frame is the traceback's first; `raise` adds none. A class may forbid to set attributes.
             BaseException.with_traceback(error, error.__traceback__ and error.__traceback__.tb_next)
             if _failures is not None:
-                _failures.add(error, phase, origin, sys._getframe().f_back)
+                _failures.add(error, phase, origin, sys._getframe().f_back, arguments=args)
             raise
 
     watched.__compileboard__ = origin  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ shown on its page. Versions: what was read in the sources of 2.4 to 2.13, see do
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import CellType, CodeType, FrameType, ModuleType
 from typing import Any
@@ -42,6 +43,24 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.4-2.13",
         "of what compiled backwards raise, only what ends the program",
     ),
+    "repro_backend_calls": (
+        "torch._dynamo.output_graph",
+        "OutputGraph.call_user_compiler",
+        "2.4-2.13",
+        "no repro of a compile that fails",
+    ),
+    "repro_script": (
+        "torch._dynamo.repro.after_aot",
+        "save_graph_repro",
+        "2.4-2.13",
+        "no repro of a graph that fails",
+    ),
+    "repro_graph_script": (
+        "torch._inductor.output_code",
+        "CompiledFxGraph.runnable_graph_str",
+        "2.9-2.13",
+        "no repro of what inductor's code raises while it runs",
+    ),
     "skip_code": ("torch._dynamo.eval_frame", "skip_code", "2.4-2.13", "compiled code is not watched"),
     "config_defaults": ("torch._dynamo.config", "_config", "2.4-2.13", "no list of changed settings"),
 }
@@ -61,7 +80,19 @@ MOST_FRAMES_TO_START = 16  # between a hook and log_dynamo_start: logging's, whe
 def lookup(capability: str) -> Any:
     """Return the object behind a capability, or MISSING; imports nothing."""
     value: Any = owner(capability)
-    return MISSING if value is MISSING else getattr(value, NAMES[capability][1].rpartition(".")[2], MISSING)
+    name = NAMES[capability][1].rpartition(".")[2]
+    if name in getattr(value, "__dataclass_fields__", ()):  # without a default it is no attribute of its class
+        return value.__dataclass_fields__[name]
+    return MISSING if value is MISSING else getattr(value, name, MISSING)
+
+
+def load(capability: str) -> Any:
+    """Return the object behind a capability, importing its module of torch's; for where something has failed."""
+    try:
+        importlib.import_module(NAMES[capability][0])
+    except ImportError:
+        return MISSING
+    return lookup(capability)
 
 
 def owner(capability: str) -> Any:
@@ -126,6 +157,14 @@ def compiled_backward(name: str, attributes: dict[str, Any]) -> Any:
     if name != "CompiledFunction" or not str(attributes.get("__module__")).startswith("torch._functorch."):
         return None
     return getattr(attributes.get("backward"), "__func__", None)
+
+
+def graph_script(graph: Any) -> str | None:
+    """Return torch's own script of a graph that inductor compiled (2.9 and later), None of anything else."""
+    if type(graph).__name__ != "CompiledFxGraph":
+        return None
+    script = getattr(graph, "runnable_graph_str", None)
+    return script if isinstance(script, str) and "def forward" in script else None
 
 
 def cache_info(payload_fn: Any) -> dict[str, Any] | None:

@@ -44,6 +44,8 @@ def defined_names(source: str) -> set[str]:
             names.add(node.name)
             methods = node.body if isinstance(node, ast.ClassDef) else []
             names |= {f"{node.name}.{part.name}" for part in methods if isinstance(part, ast.FunctionDef)}
+            fields = [part.target for part in methods if isinstance(part, ast.AnnAssign)]
+            names |= {f"{node.name}.{target.id}" for target in fields if isinstance(target, ast.Name)}
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names |= {target.id for target in targets if isinstance(target, ast.Name)}

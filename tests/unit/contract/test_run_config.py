@@ -19,12 +19,12 @@ from compileboard.collectors.runs.opening import describe_run
 from compileboard.collectors.spool.manifest import read_manifest
 
 SETTINGS = {setting.name: setting for setting in fields(RunConfig)}
-# What the run's row has no column for: where it is, and what was stored of the environment by its wish.
-NOT_IN_THE_ROW = {"database", "capture_env"}
+# What the run's row has no column for: where it is, and by whose wish more of the environment or a graph was stored.
+NOT_IN_THE_ROW = {"database", "capture_env", "repro", "repro_inputs_bytes"}
 # What code cannot ask for: the program has started, and its level is light.
 NOT_IN_CODE = {"level", "stack_room"}
 SAMPLES = {
-    "str": "a,b=c", "str | None": "a, b", "bool": None, "bool | None": True,
+    "str": "a,b=c", "str | None": "a, b", "bool": None, "bool | None": True, "int": 7,
     "tuple[str, ...]": ("A", "B"), "dict[str, str]": {"k": "v,w"},
 }  # fmt: skip
 

@@ -1,0 +1,322 @@
+"""Capture graphs that failed, as they can be run again: all work is done where an exception is already on its way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import CodeType
+from typing import Any
+
+from ...contract import record_names
+from ...contract.repros import (
+    MOST_ERROR_CHARS,
+    MOST_PROGRAM_CHARS,
+    MOST_REPROS,
+    WITHHELD,
+    ReproInput,
+    ReproManifest,
+    dump_manifest,
+    program_digest,
+)
+from ...contract.run_config import RunConfig
+from ...contract.secrets import scrub_text
+from .. import torch_compat
+from ..hook_guard import HookGuard
+from . import inputs as repro_inputs
+from . import origins, preload, script
+from .origins import FailedGraph
+
+MARK = "__compileboard_repro__"  # on an exception: (process, position)
+MOST_TRACEBACK_CHARS = 64_000
+MOST_FUNCTIONS = 10_000
+# Dynamo's and autograd's own control flow: nothing has failed.
+CONTROL_FLOW = frozenset(("SkipFrame", "RestartAnalysis", "Unsupported", "_StopRecomputationError"))
+_TARGET = re.compile(r"^\s*target: (\S+)$", re.MULTILINE)  # of inductor's LoweringException
+WriteRecord = Callable[[str, dict[str, Any], Any, Any], None]
+
+
+class ReproCapture:
+    """Captures of one process: one a graph, at most MOST_REPROS."""
+
+    def __init__(self, write: WriteRecord, guard: HookGuard, redact: Callable[[Any], Any], config: RunConfig) -> None:
+        self._write = write
+        self._guard = guard
+        self._redact = redact
+        self._config = config
+        self._busy = threading.local()
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin as a new process."""
+        self._digests: set[str] = set()
+        self._functions: dict[tuple[int | None, ...], CodeType] = {}  # that were compiled, by compile
+        self.count = 0
+
+    # -- what fails
+
+    def wrap_backend_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function to stand in for OutputGraph.call_user_compiler, through which every backend is called."""
+
+        def call_user_compiler(output: Any, gm: Any, *rest: Any) -> Any:  # the inputs since 2.9
+            with self._guard:
+                self._remember(output)
+            try:
+                return original(output, gm, *rest)
+            except Exception as error:
+                # Our own frame is the traceback's first; `raise` adds none.
+                BaseException.with_traceback(error, error.__traceback__ and error.__traceback__.tb_next)
+                with self._guard, self._alone() as alone:
+                    if alone and not _is_control_flow(error) and _find_mark(error) is None:
+                        self._capture_compile(error, output, gm, rest[0] if rest else output.example_inputs())
+                raise
+
+        return call_user_compiler
+
+    def add_running(
+        self, error: BaseException, context: Any, failure_position: int | None, arguments: tuple[Any, ...] = ()
+    ) -> None:
+        """Capture the graph that raised while it ran, or whose backward could not be compiled; never raises."""
+        with self._guard, self._alone() as alone:
+            if not alone or not isinstance(error, Exception) or _is_control_flow(error):
+                return
+            if _find_mark(error) is not None or self.count >= MOST_REPROS:
+                return
+            failed = origins.find_running(error)
+            compiling = None if failed is not None and failed.live else origins.find_compiling(error)
+            failed = compiling or failed
+            if failed is not None:
+                # A backward's saved tensors may have hooks of the program's, which run when they are asked for.
+                is_asked = failed.phase != "backward" or self._config.repro_inputs_bytes
+                failed.arguments = arguments if is_asked else ()
+                self._add(failed, error, context, failure_position=failure_position)
+
+    def _remember(self, output: Any) -> None:
+        code = getattr(getattr(output, "root_tx", None), "f_code", None)
+        if isinstance(code, CodeType) and len(self._functions) < MOST_FUNCTIONS:
+            self._functions[tuple(torch_compat.context_of() or ())] = code
+
+    def _capture_compile(self, error: Exception, output: Any, gm: Any, example_inputs: Any) -> None:
+        dynamo = FailedGraph("dynamo", "forward", True, None, gm, origins.placeholder_values(gm))
+        names = origins.placeholder_names(gm)
+        dynamo.live = dict(zip(names, example_inputs))
+        failed = origins.find_compiling(error)
+        if failed is not None:
+            failed.arguments = tuple(example_inputs)
+        backend = getattr(output, "compiler_fn", None)
+        self._add(failed or dynamo, error, torch_compat.context_of(), dynamo=dynamo, backend=backend)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Yield False where this thread captures already: torch's own code may compile something."""
+        alone = not getattr(self._busy, "now", False)
+        self._busy.now = True
+        try:
+            yield alone
+        finally:
+            if alone:
+                self._busy.now = False
+
+    # -- what is kept
+
+    def _add(
+        self,
+        failed: FailedGraph,
+        error: BaseException,
+        context: Any,
+        *,
+        dynamo: FailedGraph | None = None,
+        backend: Any = None,
+        failure_position: int | None = None,
+    ) -> None:
+        if self.count >= MOST_REPROS:
+            self._guard.losses[f"repros beyond the first {MOST_REPROS} of this process"] += 1
+            return
+        program, described, symbols = self._write_program(failed)
+        if program is None:
+            self._guard.losses["repro: torch has no script of this graph"] += 1
+            return
+        digest = program_digest(program, described)
+        if digest in self._digests:
+            return
+        self._digests.add(digest)
+        position = self._next_position()
+        _mark(error, position)
+        dynamo_program: str | None = None
+        dynamo_inputs: tuple[ReproInput, ...] = ()
+        if dynamo is not None and dynamo is not failed:
+            with self._guard:
+                dynamo_program, dynamo_inputs, more = self._write_program(dynamo)
+                symbols = {**more, **symbols}
+                dynamo_inputs = self._keep_values(dynamo_inputs, dynamo, position)
+        described = self._keep_values(described, failed, position)
+        manifest = self._describe(failed, error, context, backend)
+        manifest = replace(manifest, inputs=described, dynamo_inputs=dynamo_inputs, symbols=symbols)
+        if manifest.node_count is None:
+            manifest = replace(manifest, node_count=script.count_calls(program))
+        self.write_repro(position, manifest, program, dynamo_program, context, failure_position)
+
+    def write_repro(
+        self,
+        position: int,
+        manifest: ReproManifest,
+        program: str,
+        dynamo_program: str | None,
+        context: Any,
+        failure_position: int | None = None,
+    ) -> None:
+        """Write a repro's record."""
+        fields: dict[str, Any] = {"position": position, "manifest": dump_manifest(manifest)}
+        if failure_position is not None:
+            fields["failure_position"] = failure_position
+        payload = {"program": program, "dynamo_program": dynamo_program}
+        self._write(record_names.REPRO, fields, payload, context)
+
+    def _next_position(self) -> int:
+        position = self.count
+        self.count += 1
+        return position
+
+    def _write_program(self, failed: FailedGraph) -> tuple[str | None, tuple[ReproInput, ...], dict[str, int]]:
+        text = failed.script or origins.write_script(failed.graph, failed.inputs)
+        if text is None or len(text) > MOST_PROGRAM_CHARS:
+            return None, (), {}
+        symbols = script.read_symbols(text)
+        if failed.inputs:
+            reader = repro_inputs.InputReader()
+            described = reader.describe(origins.placeholder_names(failed.graph), failed.inputs)
+            symbols |= reader.symbols
+        else:
+            described = script.read_inputs(text)
+        parameters = [_is_parameter(value) for value in origins.match_arguments(described, failed)]
+        described = tuple(replace(e, is_parameter=e.is_parameter or is_one) for e, is_one in zip(described, parameters))
+        keep_source = self._config.keep_source
+        return script.trim_script(text, os.environ, keep_source=keep_source), described, symbols
+
+    def _keep_values(
+        self, described: tuple[ReproInput, ...], failed: FailedGraph, position: int
+    ) -> tuple[ReproInput, ...]:
+        most_bytes = self._config.repro_inputs_bytes
+        if not most_bytes:
+            return described
+        if not self._config.keep_source:
+            return tuple(replace(e, values=WITHHELD) if e.kind == "tensor" else e for e in described)
+        values = origins.match_arguments(described, failed)
+        written: set[str] = set()
+
+        def write(digest: str, body: str) -> None:
+            if digest not in written:
+                written.add(digest)
+                self._write(record_names.REPRO_VALUES, {"position": position, "digest": digest}, body, None)
+
+        return repro_inputs.keep_values(described, values, most_bytes, write)
+
+    def _describe(self, failed: FailedGraph, error: BaseException, context: Any, backend: Any) -> ReproManifest:
+        from ..runtime_failures import write_traceback
+
+        root = origins.root_cause(error)
+        message = self._clean(_text_of(root), MOST_ERROR_CHARS)
+        code = self._functions.get(tuple(context or ()))
+        target = _TARGET.search(message)
+        is_wrong = type(root).__name__ == "AccuracyError"
+        settings = {
+            kind: {name: entry["value"] for name, entry in changed.items()}
+            for kind, changed in torch_compat.changed_settings().items()
+        }
+        return ReproManifest(
+            kind="accuracy" if is_wrong else "compile" if failed.is_compiling else "runtime",
+            level=failed.level,
+            phase=failed.phase,
+            error_type=type(root).__name__,
+            message=message,
+            traceback=self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS),
+            operation=target[1] if target else None,
+            function=getattr(code, "co_qualname", code.co_name) if code else None,
+            file=preload.relative_path(code.co_filename) if code else None,
+            line=code.co_firstlineno if code else None,
+            backend=_name_of(backend),
+            node_count=origins.count_nodes(failed.graph) if failed.graph is not None else None,
+            settings=self._clean_values(settings),
+            versions=_versions(),
+            device=_device_of(failed),
+            preload=self._preload(failed, backend),
+        )
+
+    def _preload(self, failed: FailedGraph, backend: Any) -> tuple[str, ...]:
+        if not self._config.keep_source:
+            return ()
+        with self._guard:
+            listed = preload.list_preload(failed.graph, backend)
+            if failed.graph is None and failed.script:
+                names = {name.replace(".", "::", 1) for name in re.findall(r"torch\.ops\.(\w+\.\w+)", failed.script)}
+                listed = tuple(dict.fromkeys((*listed, *preload.operation_modules(names))))
+            return listed
+        return ()
+
+    def _clean(self, text: str, most: int) -> str:
+        if len(text) > most:
+            text = f"{text[: most // 2]}\n… {len(text) - most} characters left out …\n{text[-most // 2 :]}"
+        return scrub_text(self._redact(text))
+
+    def _clean_values(self, settings: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
+        return {
+            kind: {name: self._clean(text, 500) for name, text in entry.items()} for kind, entry in settings.items()
+        }
+
+
+def _is_control_flow(error: BaseException) -> bool:
+    return any(kind.__name__ in CONTROL_FLOW for kind in type(error).__mro__)
+
+
+def _mark(error: BaseException, position: int) -> None:
+    with contextlib.suppress(Exception):
+        BaseException.__setattr__(error, MARK, (os.getpid(), position))
+
+
+def _find_mark(error: BaseException) -> tuple[int, int] | None:
+    for cause in origins.causes(error):
+        with contextlib.suppress(AttributeError):
+            marked: tuple[int, int] = object.__getattribute__(cause, MARK)
+            return marked
+    return None
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "<an exception that cannot be printed>"
+
+
+def _is_parameter(value: Any) -> bool:
+    return isinstance(value, sys.modules["torch"].nn.Parameter)
+
+
+def _name_of(backend: Any) -> str | None:
+    backend = getattr(backend, "_torchdynamo_orig_backend", backend)
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
+    return str(name) if name is not None else type(backend).__name__ if backend is not None else None
+
+
+def _versions() -> dict[str, str | None]:
+    versions = torch_compat.versions()
+    return {
+        "torch": versions["torch_version"],
+        "python": sys.version.split()[0],
+        "cuda": versions["cuda_version"],
+        "triton": versions["triton_version"],
+    }
+
+
+def _device_of(failed: FailedGraph) -> str:
+    torch = sys.modules["torch"]
+    for value in (*failed.inputs, *failed.live.values()):
+        if isinstance(value, torch.Tensor) and value.device.type == "cuda":
+            return str(torch.cuda.get_device_name(value.device))
+    if failed.script and "device(type='cuda'" in failed.script and torch.cuda.is_initialized():
+        return str(torch.cuda.get_device_name())
+    return "cpu"

@@ -1,0 +1,178 @@
+"""Where a failed graph is to be had: from the frames of a traceback that torch leaves, and from objects in them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import Any
+
+from ...contract.repros import ReproInput
+from .. import torch_compat
+
+MOST_CAUSES = 10
+GENERATED_CALL = "call"  # the function of inductor's generated module
+# Frames of a compile below the backend, by function: the names of the graph, an untouched copy, and the inputs.
+_COMPILING = {
+    "debug_wrapper": ("gm", "orig_graph", "example_inputs", "kwargs"),
+    "inner_debug_fn": ("gm", "orig_graph", "real_inputs", ""),
+    "fx_codegen_and_compile": ("gm", "", "example_inputs", "graph_kwargs"),
+}
+
+
+@dataclass
+class FailedGraph:
+    """A graph and what is known of its inputs."""
+
+    level: str
+    phase: str = "inference"
+    is_compiling: bool = False
+    script: str | None = None  # torch's, where it has one already
+    graph: Any = None  # torch.fx.GraphModule
+    inputs: Sequence[Any] = ()  # as the compiler got them: mostly without values
+    live: dict[str, Any] = field(default_factory=dict)  # values that still are there when it ran, by name
+    arguments: tuple[Any, ...] = ()  # of the call around it, in whose order its inputs mostly are
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that torch made it from."""
+    known: list[BaseException] = []
+    waiting = [error]
+    while waiting and len(known) < MOST_CAUSES:
+        current = waiting.pop(0)
+        if any(current is other for other in known):
+            continue
+        known.append(current)
+        yield current
+        for name in ("__cause__", "inner_exception"):
+            with contextlib.suppress(Exception):
+                inner = object.__getattribute__(current, name)
+                if isinstance(inner, BaseException):
+                    waiting.append(inner)
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """Return what torch's own wrappers (BackendCompilerFailed, InductorError) were made from."""
+    for _ in range(MOST_CAUSES):
+        try:
+            inner = object.__getattribute__(error, "inner_exception")
+        except AttributeError:
+            break
+        if not isinstance(inner, BaseException) or inner is error:
+            break
+        error = inner
+    return error
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    for cause in causes(error):
+        trace: TracebackType | None = cause.__traceback__
+        while trace is not None:
+            yield trace.tb_frame
+            trace = trace.tb_next
+
+
+def find_compiling(error: BaseException) -> FailedGraph | None:
+    """Return the graph that a compiler below the backend was given when it failed."""
+    failed: FailedGraph | None = None
+    for frame in _frames(error):
+        names = _COMPILING.get(frame.f_code.co_name)
+        if names is None or not str(frame.f_globals.get("__name__", "")).startswith("torch."):
+            continue
+        local = frame.f_locals
+        graph, inputs = local.get(names[0]), local.get(names[2])
+        if graph is None or inputs is None or (failed is not None and failed.graph is not None and not names[1]):
+            continue
+        copy = local.get(names[1])
+        if copy is not None:
+            graph = sys.modules["torch"].fx.GraphModule(graph, copy)
+        failed = FailedGraph("aot", phase_of(local.get(names[3]) or {}), True, None, graph, list(inputs))
+    return failed
+
+
+def phase_of(options: Any) -> str:
+    """Return the phase that a compiler's options name."""
+    if options.get("is_backward"):
+        return "backward"
+    return "inference" if options.get("is_inference") else "forward"
+
+
+def find_running(error: BaseException) -> FailedGraph | None:
+    """Return the graph that ran when the exception was raised, with the inputs that its code still holds."""
+    torch = sys.modules["torch"]
+    failed: FailedGraph | None = None
+    for frame in _frames(error):
+        name = frame.f_code.co_name
+        if name == "__call__" and (script := torch_compat.graph_script(frame.f_locals.get("self"))) is not None:
+            owner = frame.f_locals["self"]
+            failed = FailedGraph("aot", phase_of(getattr(owner, "fx_kwargs", None) or {}), script=script)
+        elif name == GENERATED_CALL and failed is not None and "async_compile" in frame.f_globals:
+            failed.live = _tensors(frame)
+        elif failed is None and frame.f_code.co_filename.startswith("<eval_with_key>") and name == "forward":
+            graph = frame.f_locals.get("self")
+            if isinstance(graph, torch.fx.GraphModule):
+                failed = FailedGraph("dynamo", "forward", graph=graph, inputs=placeholder_values(graph))
+                failed.live = _tensors(frame)
+    return failed
+
+
+def _tensors(frame: FrameType) -> dict[str, Any]:
+    torch = sys.modules["torch"]
+    return {name: value for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor)}
+
+
+def match_arguments(described: Sequence[ReproInput], failed: FailedGraph) -> list[Any]:
+    """Return the live value of each input, None where there is none: by name, else of the arguments in their order.
+
+    AOTAutograd may leave out and merge inputs; their number says whether it did.
+    """
+    arguments = list(failed.arguments)
+    saved = None
+    if arguments and failed.phase == "backward":
+        with contextlib.suppress(Exception):  # they may be freed already
+            saved = arguments[0].saved_tensors
+        if saved is None:  # the gradients come last
+            arguments = [*[None] * (len(described) - len(arguments) + 1), *arguments[1:]]
+    if saved is not None:  # of autograd's context; the gradients are its arguments after it
+        tensors = iter([*saved, *(part for part in arguments[1:] if hasattr(part, "untyped_storage"))])
+        arguments = [next(tensors, None) if entry.kind == "tensor" else None for entry in described]
+        if next(tensors, None) is not None:
+            arguments = []
+    if len(arguments) != len(described):
+        arguments = [None] * len(described)
+    return [failed.live.get(entry.name, argument) for entry, argument in zip(described, arguments)]
+
+
+def placeholder_values(graph: Any) -> list[Any]:
+    """Return what a graph's placeholders stand for, without values and with symbolic sizes, as far as it says."""
+    values = []
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            value = node.meta.get("example_value", node.meta.get("val"))
+            if value is None and (argument := node.meta.get("grapharg")) is not None:
+                value = getattr(argument, "fake_tensor", None)
+            values.append(value)
+    return values
+
+
+def placeholder_names(graph: Any) -> list[str]:
+    """Return the names of a graph's placeholders."""
+    return [str(node.target) for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def count_nodes(graph: Any) -> int:
+    """Count the call nodes of a graph."""
+    return sum(node.op.startswith("call_") for node in graph.graph.nodes)
+
+
+def write_script(graph: Any, inputs: Sequence[Any]) -> str | None:
+    """Write torch's own script of a graph, None where torch cannot."""
+    save = torch_compat.load("repro_script")
+    if save is torch_compat.MISSING:
+        return None
+    text = io.StringIO()
+    save(text, graph, inputs, "inductor", save_dir=None)
+    return text.getvalue() if "def forward" in text.getvalue() else None

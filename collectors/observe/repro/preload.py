@@ -1,0 +1,101 @@
+"""Modules of the program that registered what its graphs use: operations, lowerings, decompositions, backends."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+_REGISTERED = re.compile(r"registered at (.+?\.py):\d+")
+_OURS = ("torch", "functorch", "triton", "collectors", "compileboard", "_compileboard", "sympy", "builtins")
+_STANDARD = sys.stdlib_module_names - {"__main__"}
+_BUILT_IN = frozenset(("aten", "prims", "prim", "inductor", "inductor_prims", "higher_order", "profiler", "debugprims"))
+_TABLES = (("torch._inductor.lowering", "lowerings"), ("torch._inductor.decomposition", "decompositions"))
+MOST_MODULES = 20
+
+
+def list_preload(graph: Any, backend: Any = None) -> tuple[str, ...]:
+    """List the modules, or files of scripts, that must be loaded before the graph can be compiled elsewhere."""
+    modules: dict[str, None] = {}
+    for name in (*_of_operations(graph), *_of_tables(), *_of_function(backend)):
+        modules.setdefault(name)
+    return tuple(modules)[:MOST_MODULES]
+
+
+def _of_operations(graph: Any) -> Iterator[str]:
+    targets = {node.target for node in graph.graph.nodes if node.op == "call_function"} if graph is not None else set()
+    yield from operation_modules({str(getattr(target, "_schema", target)).partition("(")[0] for target in targets})
+
+
+def operation_modules(names: Iterable[str]) -> Iterator[str]:
+    """Yield the modules that registered operations, named as in a schema: "planted::crash" or "planted::crash.out"."""
+    torch = sys.modules["torch"]
+    custom = getattr(sys.modules.get("torch._library.custom_ops"), "OPDEFS", {})
+    for name in sorted(names):
+        namespace, _, operation = name.partition("::")
+        if not operation or namespace in _BUILT_IN:
+            continue
+        definition = custom.get(name.partition(".")[0])
+        if definition is not None:
+            yield from _of_function(getattr(definition, "_init_fn", None))
+            continue
+        for path in _REGISTERED.findall(torch._C._dispatch_dump(name)):
+            yield from _of_file(path)
+
+
+def _of_tables() -> Iterator[str]:
+    for module, attribute in _TABLES:
+        for function in set(map(_unwrapped, getattr(sys.modules.get(module), attribute, {}).values())):
+            yield from _of_function(function)
+
+
+def _unwrapped(function: Any) -> Any:
+    for name in ("compiler_fn", "_torchdynamo_orig_backend", "_torchdynamo_orig_callable", "__wrapped__", "func"):
+        inner = getattr(function, name, None)
+        if callable(inner):
+            return _unwrapped(inner) if inner is not function else function
+    return function
+
+
+def _of_function(function: Any) -> Iterator[str]:
+    function = _unwrapped(function)
+    if function is None:
+        return
+    name = getattr(function, "__module__", None) or type(function).__module__
+    if not isinstance(name, str) or name.split(".")[0] in _OURS or name.split(".")[0] in _STANDARD:
+        return
+    if name == "__main__":
+        path = getattr(sys.modules.get("__main__"), "__file__", None)
+        if path:
+            yield relative_path(path)
+    else:
+        yield name
+
+
+def _of_file(path: str) -> Iterator[str]:
+    absolute = os.path.abspath(path)
+    if f"{os.sep}torch{os.sep}" in absolute:
+        return
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and name != "__main__" and os.path.abspath(file) == absolute:
+            yield name
+            return
+    if os.path.exists(absolute):
+        yield relative_path(absolute)
+
+
+@functools.lru_cache(maxsize=32)
+def relative_path(path: str) -> str:
+    """Return a file's path below its repository, or below the working folder; its name where it is in neither."""
+    absolute = os.path.abspath(path)
+    folder = os.path.dirname(absolute)
+    while folder != os.path.dirname(folder):
+        if os.path.exists(os.path.join(folder, ".git")):
+            return os.path.relpath(absolute, folder)
+        folder = os.path.dirname(folder)
+    below = os.path.relpath(absolute, os.getcwd())
+    return os.path.basename(absolute) if below.startswith("..") else below
