@@ -7,6 +7,7 @@ beside us in the group with these signals blocked: one that is pending there was
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import shutil
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from compileboard.exit_codes import NOT_EXECUTABLE, NOT_FOUND
+
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 SETTLE_S = 0.01  # the kernel signals a group's processes one after the other
 
@@ -176,6 +179,16 @@ def _is_for_program(received: signal.struct_siginfo, group: GroupWatch) -> bool:
     if received.si_signo == signal.SIGCHLD or received.si_code == SENT_BY_KERNEL:
         return False
     return not group.was_sent_to_all(received.si_signo)
+
+
+def end_with(parent: int) -> None:
+    """End this process when the one that started it ends in whatever way: nobody would read the result (Linux)."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:  # it ended before we could ask
+        os._exit(1)
 
 
 def signal_name(number: int) -> str:

@@ -5,9 +5,7 @@ Whatever the model does here (crash, hang, exhaust memory, write to the screen) 
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 import traceback
 from importlib import import_module
@@ -16,20 +14,10 @@ from typing import NoReturn
 
 from compileboard.collectors.bench.plan.tasks import Task, read_task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
+from compileboard.collectors.runs.program import end_with
 from compileboard.collectors.stack_room import call_with_room, widen_backward
 
 RESULT = "result.json"
-PR_SET_PDEATHSIG = 1  # of Linux's prctl
-
-
-def end_with(parent: int) -> None:
-    """End this process when the one that started it ends in whatever way: nobody would read the result (Linux)."""
-    try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
-        return
-    if os.getppid() != parent:  # it ended before we could ask
-        os._exit(1)
 
 
 def start(parent: str, folder: str) -> None:

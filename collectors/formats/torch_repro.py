@@ -1,0 +1,282 @@
+"""The scripts that torch writes of a failure: `repro.py`, `minifier_launcher.py`, checkpoints, `fx_graph_runnable`.
+
+They are read as text, by their syntax tree: nothing of them is run here. A script's `load_args` says what the inputs
+were; its last part says what was asked, and which of the two graphs it has.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, ReproInput, ReproManifest, Size
+from compileboard.collectors.formats.size_expressions import evaluate_size
+
+_TAIL = re.compile(r"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
+_COMMENT = re.compile(r"#\s*([A-Za-z_]\w*)")
+_VERSION = re.compile(r"^# torch version: (\S+)", re.MULTILINE)
+_CUDA_VERSION = re.compile(r"^# torch cuda version: (\S+)", re.MULTILINE)
+_GPU = re.compile(r"^# GPU Hardware Info:\s*\n# (.+?) : \d+", re.MULTILINE)
+
+
+class NoTorchRepro(ValueError):
+    """A text that is none of torch's repro scripts."""
+
+
+@dataclass(frozen=True)
+class TorchScript:
+    """A script of torch's, read: what it is of, its graph, and where it keeps values."""
+
+    manifest: ReproManifest
+    program: str  # without its last part
+    hashes: dict[int, str] = field(default_factory=dict)  # of torch's content store, by number of the storage
+    save_dir: str | None = None  # the content store's folder, on the machine that wrote it
+
+
+def parse_torch_script(text: str) -> TorchScript:
+    """Read one of torch's repro scripts.
+
+    Raises: NoTorchRepro, in a sentence.
+    """
+    if len(text) > MOST_PROGRAM_CHARS:
+        raise NoTorchRepro(f"this script has {len(text):,} characters; expected at most {MOST_PROGRAM_CHARS:,}")
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NoTorchRepro(f"this is no Python that can be read ({error})") from None
+    if not any(isinstance(node, ast.ClassDef) and node.name == "Repro" for node in tree.body):
+        raise NoTorchRepro("this script has no `class Repro`, as torch's repro scripts have")
+    reader = _ArgumentReader(text.splitlines(), _read_symbols(tree))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "load_args":
+            reader.read(node)
+    call = _find_call(tree)
+    backend = call.get("backend")
+    is_dynamo = "torch._dynamo.repro.after_dynamo" in text[_program_end(text) :] or "backend" in call
+    accuracy = call.get("accuracy")
+    manifest = ReproManifest(
+        kind="accuracy" if accuracy not in (None, False, "", "False") else "compile",
+        level="dynamo" if is_dynamo else "aot",
+        backend=backend if isinstance(backend, str) else ("inductor" if not is_dynamo else None),
+        message=call.get("check_str"),
+        inputs=tuple(reader.inputs),
+        symbols=reader.symbols,
+        node_count=len(_list_results(tree)) or None,
+        versions={name: match and match.group(1) for name, match in _match_versions(text) if match},
+        device=_find_gpu(text, reader.inputs),
+        source="torch",
+    )
+    save_dir = call.get("save_dir")
+    return TorchScript(
+        manifest, text[: _program_end(text)].rstrip() + "\n", reader.hashes, save_dir if save_dir else None
+    )
+
+
+def strip_tail(text: str) -> str:
+    """Return a script without the part that runs it."""
+    return text[: _program_end(text)].rstrip() + "\n"
+
+
+def _program_end(text: str) -> int:
+    tails = list(_TAIL.finditer(text))
+    return tails[-1].start() if tails else len(text)
+
+
+def _match_versions(text: str) -> list[tuple[str, re.Match[str] | None]]:
+    cuda = _CUDA_VERSION.search(text)
+    return [("torch", _VERSION.search(text)), ("cuda", cuda if cuda and cuda.group(1) != "None" else None)]
+
+
+def _find_gpu(text: str, inputs: list[ReproInput]) -> str:
+    gpu = _GPU.search(text)
+    if gpu and any((entry.device or "cpu") != "cpu" for entry in inputs):
+        return gpu.group(1).strip()
+    return next((entry.device for entry in inputs if entry.device not in (None, "cpu")), None) or "cpu"
+
+
+def _read_symbols(tree: ast.Module) -> dict[str, int]:
+    symbols: dict[str, int] = {}
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Constant)
+            and type(node.value.value) is int
+        ):
+            symbols[node.targets[0].id] = node.value.value
+    return symbols
+
+
+def _find_call(tree: ast.Module) -> dict[str, Any]:
+    """Return what `run_repro` is called with, where it is a constant."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "run_repro":
+            return {word.arg: _constant(word.value) for word in node.keywords if word.arg}
+    return {}
+
+
+def list_results(text: str) -> list[str]:
+    """Return the names that `forward` gives the results of its calls, in order: those of the graph's call nodes."""
+    try:
+        return _list_results(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _list_results(tree: ast.Module) -> list[str]:
+    forwards = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "forward"]
+    return [
+        part.targets[0].id
+        for part in (forwards[0].body if forwards else ())
+        if isinstance(part, ast.Assign)
+        and isinstance(part.targets[0], ast.Name)
+        and not isinstance(part.value, (ast.Constant, ast.Name, ast.Attribute))
+    ]
+
+
+class _ArgumentReader:
+    """Inputs as `load_args` reads them: storages by name, then a line each."""
+
+    def __init__(self, lines: list[str], symbols: dict[str, int]) -> None:
+        self.lines = lines
+        self.symbols = symbols
+        self.inputs: list[ReproInput] = []
+        self.hashes: dict[int, str] = {}
+        self._storages: dict[str, tuple[int, int | None, str]] = {}  # variable: number, bytes, device
+
+    def read(self, function: ast.FunctionDef) -> None:
+        """Read every call on the reader."""
+        for statement in function.body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+                target = statement.targets[0]
+                if isinstance(target, ast.Name):
+                    self._read_storage(target.id, statement.value)
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                self._read_input(statement.value)
+        symbols = {name: value for name, value in self.symbols.items() if self._is_used(name)}
+        self.symbols = symbols
+
+    def _is_used(self, name: str) -> bool:
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        return any(
+            word.search(str(part))
+            for entry in self.inputs
+            for part in (*(entry.shape or ()), *(entry.stride or ()), entry.storage_offset, entry.expression)
+        )
+
+    def _read_storage(self, variable: str, call: ast.Call) -> None:
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "storage" or len(call.args) < 2:
+            return
+        content_hash, words = _constant(call.args[0]), {word.arg: word.value for word in call.keywords}
+        number = len(self._storages)
+        if isinstance(content_hash, str):
+            self.hashes[number] = content_hash
+        device = _device(words["device"]) if "device" in words else "cpu"
+        self._storages[variable] = (number, self._number(_size(call.args[1])), device)
+
+    def _read_input(self, call: ast.Call) -> None:
+        if not isinstance(call.func, ast.Attribute):
+            return
+        name, words = self._name(call), {word.arg: word.value for word in call.keywords}
+        kind = call.func.attr
+        if kind == "tensor":
+            self._read_tensor(name, call, words)
+        elif kind == "symint":
+            self._read_symint(name, call, words)
+        elif kind == "const":
+            self.inputs.append(ReproInput(name, kind="none"))
+        elif kind in ("unsupported", "generator", "opaque"):
+            self.inputs.append(ReproInput(name, kind="other", value=kind))
+
+    def _read_symint(self, name: str, call: ast.Call, words: dict[str | None, ast.expr]) -> None:
+        value, expression = _constant(call.args[0]) if call.args else None, _constant(words.get("expr"))
+        if expression is None and call.args and value is None:
+            expression = ast.unparse(call.args[0])
+            value = self._number(expression)
+        hint = value if isinstance(value, int) else None
+        if isinstance(expression, str) and expression.isidentifier() and hint is not None:
+            self.symbols.setdefault(expression, hint)
+        kind = "symint" if isinstance(expression, str) else "int"
+        self.inputs.append(ReproInput(name, kind=kind, value=hint, expression=expression))
+
+    def _read_tensor(self, name: str, call: ast.Call, words: dict[str | None, ast.expr]) -> None:
+        variable = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else ""
+        number, storage_bytes, device = self._storages.get(variable, (None, None, "cpu"))
+        shape = _sizes(call.args[1]) if len(call.args) > 1 else ()
+        dtype = _dotted(words["dtype"]).removeprefix("torch.") if "dtype" in words else "float32"
+        self.inputs.append(
+            ReproInput(
+                name,
+                dtype=dtype,
+                shape=shape,
+                stride=_sizes(call.args[2]) if len(call.args) > 2 else contiguous_strides(shape),
+                storage_offset=_size(words["storage_offset"]) if "storage_offset" in words else 0,
+                device=device,
+                requires_grad=_constant(words.get("requires_grad")) is True,
+                storage=number,
+                storage_bytes=storage_bytes,
+            )
+        )
+
+    def _name(self, call: ast.Call) -> str:
+        """Return the placeholder's name, which torch writes as a comment."""
+        if call.func.attr in ("const", "unsupported", "opaque") and call.args:  # type: ignore[attr-defined]
+            first = _constant(call.args[0])
+            if isinstance(first, str) and first.isidentifier():
+                return first
+        line = self.lines[(call.end_lineno or call.lineno) - 1]
+        comment = _COMMENT.search(line, call.end_col_offset or 0)
+        return comment.group(1) if comment else f"arg{len(self.inputs)}"
+
+    def _number(self, size: Size) -> int | None:
+        try:
+            number = evaluate_size(size, self.symbols)
+        except ValueError:
+            return None
+        return number if isinstance(number, int) else None
+
+
+def contiguous_strides(shape: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Return the strides of a contiguous tensor, symbolic where a size is."""
+    strides: list[Size] = []
+    step: Size = 1
+    for size in reversed(shape):
+        strides.append(step)
+        if isinstance(step, int) and isinstance(size, int):
+            step = step * max(size, 1)
+        else:
+            step = " * ".join(f"({part})" for part in (step, size) if part != 1) or 1
+    return tuple(reversed(strides))
+
+
+def _constant(node: ast.expr | None) -> Any:
+    try:
+        return ast.literal_eval(node) if node is not None else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _size(node: ast.expr) -> Size:
+    value = _constant(node)
+    return value if type(value) is int else ast.unparse(node)
+
+
+def _sizes(node: ast.expr) -> tuple[Size, ...]:
+    return tuple(_size(part) for part in node.elts) if isinstance(node, (ast.Tuple, ast.List)) else ()
+
+
+def _dotted(node: ast.expr) -> str:
+    return ast.unparse(node)
+
+
+def _device(node: ast.expr) -> str:
+    """Return the device of `device(type='cuda', index=0)` or of a plain text."""
+    if isinstance(node, ast.Call):
+        words = {word.arg: _constant(word.value) for word in node.keywords}
+        kind, index = words.get("type", "cpu"), words.get("index")
+        return f"{kind}:{index}" if index is not None else str(kind)
+    value = _constant(node)
+    return value if isinstance(value, str) else "cpu"

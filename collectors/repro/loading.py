@@ -1,0 +1,110 @@
+"""Load a repro by what a person types: an archive, a script or folder of torch's.
+
+Nothing of it is run here. What was made to travel (an archive, an exported file, a run that another machine recorded)
+is marked: it runs only with `--trust`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
+from compileboard.collectors.formats.repro_archive import BadArchive, is_archive, read_archive
+from compileboard.collectors.formats.torch_repro import NoTorchRepro, parse_torch_script
+from compileboard.collectors.repro.repro import NotRunnable, Repro
+
+SCRIPT_NAMES = ("minifier_launcher.py", "repro.py", "fx_graph_runnable.py", "fx_graph_runnable.txt")
+MOST_SCRIPTS = 2_000  # looked at in a folder
+
+
+def load_path(path: Path) -> Repro:
+    """Return the repro of a file or a folder that torch left.
+
+    Raises: NotRunnable.
+    """
+    shown = ascii(str(path))
+    try:
+        if path.is_dir():
+            path = _find_script(path)
+        if not path.is_file():
+            raise NotRunnable(f"{shown} is no plain file; expected an archive, a script or a folder of torch's")
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(0)
+            if is_archive(head):
+                parts = read_archive(file)
+                distrust = f"{shown} is an archive, which was made to travel"
+                return Repro(*parts, name=str(path), path=str(path), distrust=distrust)
+            body = file.read(4 * MOST_PROGRAM_CHARS + 1)
+    except BadArchive as error:
+        raise NotRunnable(f"{shown}: {error}") from None
+    except OSError as error:
+        raise NotRunnable(f"{shown} cannot be read: {error.strerror or error}") from None
+    return _load_script(path, body)
+
+
+def _load_script(path: Path, body: bytes) -> Repro:
+    shown = ascii(str(path))
+    try:
+        text = body.decode("utf-8")
+        script = parse_torch_script(text)
+    except UnicodeDecodeError:
+        raise NotRunnable(f"{shown} is no text; expected a repro's archive or script") from None
+    except NoTorchRepro as error:
+        raise NotRunnable(f"{shown} is no repro: {error}") from None
+    return Repro(
+        script.manifest,
+        script.program,
+        name=str(path),
+        path=str(path),
+        storage_folder=_find_store(path, script.save_dir),
+        storage_hashes=script.hashes,
+        distrust=_distrust_file(path),
+    )
+
+
+def _find_store(path: Path, save_dir: str | None) -> str | None:
+    """Return torch's content store of a script: beside it if the folder was moved, else where it was written."""
+    candidates = [path.parent, path.parent / "checkpoints", *([Path(save_dir)] if save_dir else [])]
+    return next((str(folder) for folder in candidates if (folder / "storages").is_dir()), None)
+
+
+def _find_script(folder: Path) -> Path:
+    """Return the script of a folder that torch left: its launcher, else its smallest checkpoint.
+
+    Raises: NotRunnable.
+    """
+    scripts: list[Path] = []
+    for root, folders, files in os.walk(folder, followlinks=False):
+        folders.sort()
+        scripts += [Path(root, name) for name in sorted(files) if name.endswith(".py") or name in SCRIPT_NAMES]
+        if len(scripts) > MOST_SCRIPTS:
+            break
+    checkpoints = [path for path in scripts if path.stem.isdigit() and path.parent.name == "checkpoints"]
+    named = sorted(
+        (path for path in scripts if path.name in SCRIPT_NAMES), key=lambda path: SCRIPT_NAMES.index(path.name)
+    )
+    chosen = named or sorted(checkpoints, key=lambda path: int(path.stem))
+    if not chosen:
+        raise NotRunnable(
+            f"{str(folder)!a} has no repro: expected {', '.join(SCRIPT_NAMES[:3])} or checkpoints/N.py in it"
+        )
+    same = [path for path in chosen if path.name == chosen[0].name]
+    if named and len(same) > 1:
+        names = ", ".join(ascii(str(path)) for path in same[:3])
+        raise NotRunnable(f"{str(folder)!a} has {len(same)} repros; name one of them: {names}")
+    return chosen[0]
+
+
+def _distrust_file(path: Path) -> str | None:
+    """Describe why a file is not the person's own: another's, or one that others can write."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise NotRunnable(f"{str(path)!a} cannot be read: {error.strerror or error}") from None
+    if status.st_uid != os.getuid():
+        return f"{str(path)!a} belongs to another user"
+    if status.st_mode & 0o002:
+        return f"{str(path)!a} can be written by every user"
+    return None

@@ -1,0 +1,422 @@
+"""A repro's graph and inputs as torch's own objects, in a driver or a trial: this module imports torch.
+
+    gm, inputs = load_graph(repro)                     the graph of the manifest's level, and its real inputs
+    gm, inputs = load_graph(repro, level="dynamo")     dynamo's, where there are both
+
+The graph is the recorded one node by node, not traced again. Where a size was symbolic, each node's `meta["val"]` is a
+fake value with the recorded symbols in its sizes: what a compiler is given instead of the real inputs. Inputs that
+share storage do so. Values that are not there are drawn from a seed, integers within what they index.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import linecache
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from compileboard.collectors.contract.repros import KEPT, ReproInput
+from compileboard.collectors.formats.size_expressions import evaluate_size
+from compileboard.collectors.formats.torch_repro import list_results, strip_tail
+from compileboard.collectors.repro.isolation import restore_environment
+from compileboard.collectors.repro.repro import NotRunnable, Repro
+
+SEED = 7
+MOST_RANDOM_INTEGER = 8  # where nothing says what an integer indexes
+_SETTINGS = {
+    "dynamo": "torch._dynamo.config",
+    "inductor": "torch._inductor.config",
+    "functorch": "torch._functorch.config",
+}
+_INDEXED = {  # operation: positions of what is indexed, of the dimension, of the index
+    "embedding": (0, 0, 1),
+    "index_select": (0, 1, 2),
+    "gather": (0, 1, 2),
+    "scatter": (0, 1, 2),
+    "scatter_add": (0, 1, 2),
+}
+_PASSED_ON = (
+    "view",
+    "reshape",
+    "clone",
+    "expand",
+    "unsqueeze",
+    "squeeze",
+    "permute",
+    "_to_copy",
+    "convert_element_type",
+    "to",
+)
+
+
+def load_graph(
+    repro: Repro, level: str | None = None, *, device: str | None = None, seed: int = SEED
+) -> tuple[fx.GraphModule, list[Any]]:
+    """Return a repro's graph and inputs.
+
+    Raises: NotRunnable, in a sentence.
+    """
+    module = load_module(repro, level, seed=seed)
+    gm = trace(module, list_results(repro.text(level)))
+    specs = repro.inputs(level)
+    if not specs:
+        specs = _specs_of_script(repro, level)
+    inputs = load_inputs(repro, specs, gm, device=device, seed=seed)
+    if device is not None:
+        gm = gm.to(device)
+    annotate(gm, specs, inputs, repro.manifest.symbols)
+    return gm, inputs
+
+
+def load_module(repro: Repro, level: str | None = None, *, seed: int = SEED) -> torch.nn.Module:
+    """Run a repro's program in a module of its own and return its graph as a module. Runs code: see `check_trust`.
+
+    Raises: NotRunnable.
+    """
+    text = strip_tail(repro.text(level))
+    name = f"<repro {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    module = types.ModuleType("compileboard_repro")
+    _apply_settings(repro)
+    torch.manual_seed(seed)  # constants that were too long for the script are drawn
+    try:
+        exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  trusted, or refused before
+        graph = getattr(module, "mod", None) or module.Repro()
+    except (SyntaxError, AttributeError, NameError) as error:
+        raise NotRunnable(
+            f"{repro.name} cannot be loaded by torch {torch.__version__}: {_first_line(error)}"
+        ) from error
+    finally:
+        restore_environment()
+    if not isinstance(graph, torch.nn.Module):
+        raise NotRunnable(f"{repro.name} has no module `mod`, as torch's repro scripts have")
+    return graph
+
+
+def trace(module: torch.nn.Module, names: Sequence[str] = ()) -> fx.GraphModule:
+    """Return a module as a graph, node by node as its code stands; modules within stay calls.
+
+    `names` are those that its code gives the results of its calls.
+    """
+    gm = _Tracer.trace_module(module)
+    nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output", "get_attr")]
+    if len(nodes) == len(names) == len(set(names)):
+        for number, node in enumerate(nodes):
+            node.name = f"__renamed_{number}"
+        for node, name in zip(nodes, names):
+            node.name = name
+        gm.recompile()
+    gm.graph.lint()
+    return gm
+
+
+class _Tracer(fx.Tracer):  # type: ignore[misc]  # torch is untyped here
+    def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
+        return True
+
+    @classmethod
+    def trace_module(cls, module: torch.nn.Module) -> fx.GraphModule:
+        graph = cls(param_shapes_constant=False).trace(module)
+        return fx.GraphModule(module, graph)
+
+
+def load_inputs(
+    repro: Repro, specs: Sequence[ReproInput], gm: fx.GraphModule, *, device: str | None = None, seed: int = SEED
+) -> list[Any]:
+    """Return real inputs: values where they are kept, else drawn; equal bits, strides, offsets and sharing.
+
+    Raises: NotRunnable.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    storages: dict[int, Any] = {}
+    bounds = _index_bounds(gm, specs, repro)
+    return [_load_input(repro, spec, storages, specs, generator, bounds, device) for spec in specs]
+
+
+def annotate(gm: fx.GraphModule, specs: Sequence[ReproInput], inputs: Sequence[Any], symbols: dict[str, int]) -> None:
+    """Write each node's fake value into `meta["val"]`, with the recorded symbols in its sizes."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    if len(placeholders) != len(specs):
+        raise NotRunnable(f"the graph takes {len(placeholders)} inputs, and {len(specs)} are recorded")
+    if not any(_is_symbolic(spec) for spec in specs):
+        return
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    env = ShapeEnv()
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    symbolic = _make_symbols(env, {**_list_hints(specs), **symbols})
+    fakes = [_make_fake(mode, spec, value, symbolic) for spec, value in zip(specs, inputs)]
+    for node, fake in zip(placeholders, fakes):
+        node.meta["val"] = fake
+    try:
+        with enable_python_dispatcher():  # operations written in C++ would take a symbol's number for its size
+            FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*fakes)
+    except Exception:  # the compiler will say what it thinks of it
+        for node, fake in zip(placeholders, fakes):
+            node.meta["val"] = fake
+
+
+def list_random_inputs(repro: Repro, level: str | None = None) -> list[str]:
+    """Return the names of tensors whose values are drawn, not recorded."""
+    return [
+        spec.name
+        for spec in repro.inputs(level)
+        if spec.kind == "tensor"
+        and not (spec.values == KEPT and spec.digest in repro.values)
+        and spec.storage not in repro.storage_hashes
+    ]
+
+
+# --- symbolic sizes
+
+
+def _is_symbolic(spec: ReproInput) -> bool:
+    sizes = (*(spec.shape or ()), *(spec.stride or ()), spec.storage_offset)
+    return (spec.kind == "symint" and spec.expression is not None) or any(isinstance(size, str) for size in sizes)
+
+
+def _list_hints(specs: Sequence[ReproInput]) -> dict[str, int]:
+    return {
+        spec.expression: spec.value
+        for spec in specs
+        if spec.kind == "symint" and spec.expression and spec.expression.isidentifier() and isinstance(spec.value, int)
+    }
+
+
+def _make_symbols(env: Any, hints: dict[str, int]) -> dict[str, Any]:
+    from torch._dynamo.source import ConstantSource
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+    symbols: dict[str, Any] = {}
+    for name, hint in hints.items():
+        if name.startswith("u"):  # known only while it runs
+            symbols[name] = env.create_unbacked_symint()
+            continue
+        source = ConstantSource(f"__repro_{name}")
+        symbol = env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, do_not_specialize_zero_one=hint < 2)
+        symbols[name] = env.create_symintnode(symbol, hint=hint, source=source)
+    return symbols
+
+
+def _make_fake(mode: Any, spec: ReproInput, value: Any, symbols: dict[str, Any]) -> Any:
+    if spec.kind == "symint" and spec.expression is not None:
+        return evaluate_size(spec.expression, symbols)
+    if not isinstance(value, torch.Tensor):
+        return value
+    shape = [evaluate_size(size, symbols) for size in spec.shape or ()]
+    stride = [evaluate_size(size, symbols) for size in spec.stride or ()]
+    offset = evaluate_size(spec.storage_offset, symbols)
+    with mode:
+        if isinstance(offset, int) and offset == 0:
+            return torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
+        extent = offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+        return torch.empty(extent, dtype=value.dtype, device=value.device).as_strided(shape, stride, offset)
+
+
+# --- values
+
+
+def _load_input(
+    repro: Repro,
+    spec: ReproInput,
+    storages: dict[int, Any],
+    specs: Sequence[ReproInput],
+    generator: torch.Generator,
+    bounds: dict[str, int],
+    device: str | None,
+) -> Any:
+    symbols = {**_list_hints(specs), **repro.manifest.symbols}
+    if spec.kind == "symint":
+        return spec.value if spec.value is not None else _evaluate(spec.expression or "", symbols, spec)
+    if spec.kind in ("int", "float", "bool"):
+        return spec.value
+    if spec.kind == "none":
+        return None
+    if spec.kind != "tensor":
+        if spec.value == "generator":
+            return torch.Generator()
+        raise NotRunnable(f"input {spec.name} is {spec.value or 'of a kind'} that cannot be recorded: it cannot be run")
+    dtype = getattr(torch, spec.dtype or "float32", None)
+    if not isinstance(dtype, torch.dtype):
+        raise NotRunnable(f"input {spec.name} is of type {spec.dtype}, which torch {torch.__version__} does not have")
+    shape = [_evaluate(size, symbols, spec) for size in spec.shape or ()]
+    stride = [_evaluate(size, symbols, spec) for size in spec.stride or ()]
+    offset = _evaluate(spec.storage_offset, symbols, spec)
+    extent = 0 if 0 in shape else offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+    storage_bytes = max(extent * dtype.itemsize, spec.storage_bytes or 0)
+    number = spec.storage if spec.storage is not None else -1 - len(storages)
+    target = torch.device(device or spec.device or "cpu")
+    if number not in storages:
+        sharing = [other for other in specs if other is not spec and other.storage == number and number >= 0]
+        storage_bytes = max([storage_bytes, *(other.storage_bytes or 0 for other in sharing)])
+        bound = min((bounds[part.name] for part in (spec, *sharing) if part.name in bounds), default=None)
+        storages[number] = _load_storage(repro, spec, number, storage_bytes, dtype, generator, bound).to(target)
+    storage = storages[number]
+    if storage.nbytes() < extent * dtype.itemsize:
+        storage.resize_(extent * dtype.itemsize)
+    tensor = torch.empty(0, dtype=dtype, device=target)
+    with torch.no_grad():
+        tensor.set_(storage, offset, shape, stride)
+    if spec.is_parameter:
+        return torch.nn.Parameter(tensor, requires_grad=spec.requires_grad)
+    return tensor.requires_grad_(spec.requires_grad)
+
+
+class _OnDevice:
+    """A storage in the making: `to` puts it on its device."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def to(self, device: torch.device) -> Any:
+        """Return the storage on a device."""
+        return self.tensor.to(device).untyped_storage()
+
+
+def _load_storage(
+    repro: Repro,
+    spec: ReproInput,
+    number: int,
+    storage_bytes: int,
+    dtype: torch.dtype,
+    generator: torch.Generator,
+    bound: int | None,
+) -> _OnDevice:
+    body = repro.values.get(spec.digest) if spec.digest is not None else None
+    if body is not None:
+        return _OnDevice(torch.frombuffer(bytearray(body or b"\0"), dtype=torch.uint8)[: len(body)])
+    content_hash = repro.storage_hashes.get(number)
+    if content_hash is not None and repro.storage_folder is not None:
+        from torch.utils._content_store import ContentStoreReader
+
+        try:
+            storage = ContentStoreReader(repro.storage_folder).read_storage(content_hash, device="cpu")
+        except FileNotFoundError:
+            pass  # torch draws them too; `list_random_inputs` says so
+        else:
+            return _OnDevice(torch.empty(0, dtype=torch.uint8).set_(storage))
+    count = -(-storage_bytes // dtype.itemsize)
+    return _OnDevice(draw_values(count, dtype, generator, bound).view(torch.uint8)[: max(storage_bytes, 0)].clone())
+
+
+def draw_values(count: int, dtype: torch.dtype, generator: torch.Generator, bound: int | None = None) -> torch.Tensor:
+    """Return a flat tensor of seeded random values: normal ones, or integers from 0 up to a bound."""
+    if dtype.is_complex:
+        real = torch.complex128 if dtype == torch.complex128 else torch.complex64
+        return torch.randn(count, dtype=real, generator=generator).to(dtype)
+    if dtype.is_floating_point:
+        return torch.randn(count, dtype=torch.float32, generator=generator).to(dtype)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, (count,), dtype=torch.uint8, generator=generator).to(dtype)
+    high = max(1, min(bound if bound is not None else MOST_RANDOM_INTEGER, 1 << 31))
+    values = torch.randint(0, high, (count,), dtype=torch.int64, generator=generator)
+    try:
+        return values.to(dtype)
+    except RuntimeError:  # a type of quantised numbers: zeros of it
+        return torch.zeros(count * dtype.itemsize, dtype=torch.uint8).view(dtype)
+
+
+def _index_bounds(gm: fx.GraphModule, specs: Sequence[ReproInput], repro: Repro) -> dict[str, int]:
+    """Return how large the integers of an input may be, where it indexes another input."""
+    symbols = {**_list_hints(specs), **repro.manifest.symbols}
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    if len(placeholders) != len(specs):
+        return {}
+    by_node = dict(zip(placeholders, specs))
+    bounds: dict[str, int] = {}
+    for node, spec in by_node.items():
+        if spec.kind != "tensor" or (spec.dtype or "").startswith(("float", "bfloat", "complex")):
+            continue
+        sizes = [size for size in _indexed_sizes(node, by_node, symbols) if size > 0]
+        if sizes:
+            bounds[spec.name] = min(sizes)
+    return bounds
+
+
+def _indexed_sizes(start: fx.Node, specs: dict[fx.Node, ReproInput], symbols: dict[str, int]) -> list[int]:
+    sizes, pending, done = [], [start], {start}
+    while pending:
+        index = pending.pop()
+        for user in index.users:
+            name = _operation_name(user)
+            if name in _PASSED_ON and user not in done:
+                done.add(user)
+                pending.append(user)
+            elif name == "index" and len(user.args) > 1 and isinstance(user.args[1], (list, tuple)):
+                sizes += [
+                    size
+                    for position, part in enumerate(user.args[1])
+                    if part is index and (size := _input_size(user.args[0], position, specs, symbols)) is not None
+                ]
+            elif name in _INDEXED:
+                table, dimension, place_of_index = _INDEXED[name]
+                if len(user.args) > max(table, dimension, place_of_index) and user.args[place_of_index] is index:
+                    where = user.args[dimension] if dimension else 0
+                    size = _input_size(user.args[table], where, specs, symbols)
+                    sizes += [size] if size is not None else []
+    return sizes
+
+
+def _operation_name(node: fx.Node) -> str:
+    packet = getattr(node.target, "overloadpacket", None) or node.target
+    return str(getattr(packet, "__name__", packet)).rpartition(".")[2]
+
+
+def _input_size(node: Any, dimension: Any, specs: dict[fx.Node, ReproInput], symbols: dict[str, int]) -> int | None:
+    spec = specs.get(node) if isinstance(node, fx.Node) else None
+    shape = spec.shape if spec is not None else None
+    if not shape or not isinstance(dimension, int) or not -len(shape) <= dimension < len(shape):
+        return 1 if spec is None else None  # of something computed: 0 is within it
+    try:
+        size = evaluate_size(shape[dimension], symbols)
+    except ValueError:
+        return None
+    return size if isinstance(size, int) else None
+
+
+# --- the rest
+
+
+def _specs_of_script(repro: Repro, level: str | None) -> tuple[ReproInput, ...]:
+    from compileboard.collectors.formats.torch_repro import NoTorchRepro, parse_torch_script
+
+    try:
+        return parse_torch_script(repro.text(level)).manifest.inputs
+    except NoTorchRepro as error:
+        raise NotRunnable(f"{repro.name}: {error}") from None
+
+
+def _apply_settings(repro: Repro) -> None:
+    """Set the configuration that differed, as it was recorded; names that this torch lacks are passed over."""
+    import importlib
+
+    for part, values in repro.manifest.settings.items():
+        if part not in _SETTINGS:
+            continue
+        target = importlib.import_module(_SETTINGS[part])
+        for name, text in values.items():
+            try:
+                value = ast.literal_eval(text) if isinstance(text, str) else text
+                setattr(target, name, value)
+            except (ValueError, SyntaxError, AttributeError, TypeError):
+                continue
+
+
+def _evaluate(size: int | str, symbols: dict[str, int], spec: ReproInput) -> int:
+    try:
+        return int(evaluate_size(size, symbols))
+    except (ValueError, TypeError) as error:
+        raise NotRunnable(f"input {spec.name}: {error}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    line = next((part.strip() for part in str(error).splitlines() if part.strip()), "")
+    return f"{type(error).__name__}: {line[:200]}"

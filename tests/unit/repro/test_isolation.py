@@ -1,0 +1,96 @@
+"""Trials in processes of their own: every way in which one can end, and what is left afterwards."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.contract.repros import ReproManifest
+from compileboard.collectors.repro.isolation import TrialLimits, run_task
+from compileboard.collectors.repro.repro import NotRunnable, Repro
+from tests.tools.observed import wait_for
+
+pytestmark = pytest.mark.torch
+REPRO = Repro(ReproManifest(kind="compile", level="aot"), "mod = None\n")
+TASKS = "tests.programs.repro_tasks"
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have drivers make their folders where the test can look for what they leave."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def _run(task: str, seconds: float = 30, **options: object) -> dict[str, object]:
+    return run_task(f"{TASKS}:{task}", REPRO, limits=TrialLimits(seconds), environment=os.environ, **options)  # type: ignore[arg-type]
+
+
+def _processes_in(folder: Path) -> list[int]:
+    name = os.fsencode(folder)
+    numbers = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    return [number for number in numbers if name in _read(Path(f"/proc/{number}/cmdline"))]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_trial_ends_in_every_way_and_leaves_nothing(tmp_path: Path) -> None:
+    answer = _run("try_all")
+    assert answer["rows"] == {
+        "add": ["ok", 3, [], None],
+        "raised": ["raised", None, [["RuntimeError", "outer"], ["KeyError", "'inner'"]], None],
+        "crash": ["signal", None, [], "SIGSEGV"],
+        "late": ["timed out", None, [], None],
+        "memory": ["out of memory", None, [["MemoryError", ""]], None],
+        "left": ["raised", None, [["SystemExit", "it ended with exit code 3"]], None],
+    }
+    assert str(answer["cache"]).startswith(str(answer["folder"]))
+    assert list(tmp_path.iterdir()) == [] and wait_for(lambda: not _processes_in(tmp_path), 5)
+
+
+def test_trial_by_the_fork_server_survives_a_crash() -> None:
+    rows = _run("try_server")["rows"]
+    assert rows == [["ok", 7, [], None], ["signal", None, [], "SIGSEGV"], ["ok", 11, [], None]]
+
+
+def test_repro_that_never_ends_is_ended_by_the_time_limit(tmp_path: Path) -> None:
+    with pytest.raises(NotRunnable, match="loading the repro did not end within the time limit; --timeout allows more"):
+        _run("hang", seconds=1)
+    assert list(tmp_path.iterdir()) == [] and wait_for(lambda: not _processes_in(tmp_path), 5)
+
+
+def test_interrupt_ends_the_driver(tmp_path: Path) -> None:
+    def interrupt(message: dict[str, object]) -> None:
+        if message.get("stage"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _run("hang", on_progress=interrupt)
+    assert list(tmp_path.iterdir()) == [] and wait_for(lambda: not _processes_in(tmp_path), 5)
+    assert threading.active_count() == 1
+
+
+@pytest.mark.parametrize(
+    ("preload", "sentence"),
+    [
+        ("absent_library_x", "needs absent_library_x, which is not installed here"),
+        ("absent.py", "there is no such file"),
+        ("json:absent", "cannot preload json:absent: AttributeError"),
+    ],
+)
+def test_preload_that_fails_is_one_sentence(preload: str, sentence: str) -> None:
+    with pytest.raises(NotRunnable, match=sentence):
+        _run("try_all", preload=[preload])
+
+
+def test_device_that_is_not_here_is_one_sentence() -> None:
+    with pytest.raises(NotRunnable, match=r"needs cuda:9, and this machine has \d+ GPUs; try --device cpu"):
+        _run("try_all", device="cuda:9")
