@@ -1,0 +1,121 @@
+"""Which failure it is: what has to come again for a smaller graph to fail in the same way.
+
+An exception is told by its type and its message without values, a dead process by its signal, a wrong answer by how it
+is wrong. Wrappers that the compiler puts around an exception are taken off first: the same error carries other ones at
+another level.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from compileboard.collectors.contract.repros import ReproManifest, error_pattern
+
+PASSED, RAISED, SIGNAL, DIFFERS, NOT_FINITE, OTHER_INTEGERS = (
+    "passed",
+    "raised",
+    "signal",
+    "differs",
+    "not_finite",
+    "other_integers",
+)
+TIMED_OUT, OUT_OF_MEMORY = "timed_out", "out_of_memory"
+WRONG_ANSWERS = (DIFFERS, NOT_FINITE, OTHER_INTEGERS)
+
+# "InductorError: LoweringException: NotImplementedError: text": the type of the error is the last
+_WRAPPED = re.compile(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Warning))\s*:\s*")
+_BACKEND_RAISED = re.compile(r"^\s*backend=.{1,200}? raised:\s*$")
+_COMPILER_SAYS = re.compile(r"\berror: (.+)")
+_LOWERING_TARGET = re.compile(r"^\s+target: (\S+)$", re.MULTILINE)
+_DIGITS = re.compile(r"\d+")
+MOST_MESSAGE_CHARS = 20_000
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a graph fails: `status`, and the type and the pattern of an exception, or the signal of a dead process."""
+
+    status: str
+    error_type: str | None = None
+    pattern: str | None = None
+    signal: str | None = None
+    message: str | None = None  # as it came; no part of what is compared
+
+    @property
+    def identity(self) -> tuple[str | None, ...]:
+        """Return what two failures that are the same share."""
+        return (self.status, self.error_type, self.pattern, self.signal)
+
+    @property
+    def fails(self) -> bool:
+        """Return whether this is a failure of the graph at all: a limit that was reached is none."""
+        return self.status in (RAISED, SIGNAL, *WRONG_ANSWERS)
+
+    def is_same(self, other: Failure) -> bool:
+        """Return whether the other graph fails in the same way."""
+        return self.fails and self.identity == other.identity
+
+    def describe(self) -> str:
+        """Return in a few words how it fails."""
+        if self.status == RAISED:
+            return f"{self.error_type}: {self.pattern}" if self.pattern else str(self.error_type)
+        if self.status == SIGNAL:
+            return f"the process dies of {self.signal}"
+        return _WORDS[self.status]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON, without what it has not."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+_WORDS = {
+    PASSED: "passes",
+    DIFFERS: "differs from eager",
+    NOT_FINITE: "NaN or infinity where eager has none",
+    OTHER_INTEGERS: "other integers than eager",
+    TIMED_OUT: "reached the time limit",
+    OUT_OF_MEMORY: "reached the memory limit",
+}
+
+
+def raised(error_type: str, message: str) -> Failure:
+    """Return the failure that an exception is, its wrappers taken off."""
+    kind, text = unwrap_error(error_type, message)
+    return Failure(RAISED, kind.rsplit(".", 1)[-1], _find_pattern(text), message=message[:MOST_MESSAGE_CHARS])
+
+
+def captured_failure(manifest: ReproManifest) -> Failure:
+    """Return the failure that a repro was captured with."""
+    if manifest.kind == "crash":
+        return Failure(SIGNAL, signal=manifest.signal, message=manifest.message)
+    if manifest.kind == "accuracy":
+        return Failure(str(manifest.accuracy.get("status") or DIFFERS), message=manifest.message)
+    return raised(manifest.error_type or "Exception", manifest.message or "")
+
+
+def unwrap_error(error_type: str, message: str) -> tuple[str, str]:
+    """Take the compiler's wrappers off an exception's type and message."""
+    text = message
+    lines = text.split("\n", 1)
+    if len(lines) == 2 and _BACKEND_RAISED.match(lines[0]):
+        text = lines[1]
+    while match := _WRAPPED.match(text):
+        error_type, text = match[1], text[match.end() :]
+    return error_type, text
+
+
+def find_operation(message: str | None) -> str | None:
+    """Return the operation that an error names, as inductor's lowerings do: "aten.constant_pad_nd.default"."""
+    match = _LOWERING_TARGET.search(message or "")
+    return match[1] if match else None
+
+
+def _find_pattern(text: str) -> str:
+    """Return the first line without values; of a C++ compiler's failure its own first error as well."""
+    pattern = error_pattern(text)
+    compiler = _COMPILER_SAYS.search(text, len(text.split("\n", 1)[0]))
+    if compiler is None:
+        return pattern
+    return f"{pattern}: {error_pattern(_DIGITS.sub('N', compiler[1]))}"
