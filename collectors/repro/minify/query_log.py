@@ -44,7 +44,7 @@ class QueryLog:
         return self._answers.get(key)
 
     def add(self, key: str, answer: Failure, node_count: int, seconds: float) -> None:
-        """Keep an answer, in memory and on disk."""
+        """Store an answer, in memory and on disk."""
         self._answers[key] = answer
         if self._path is None:
             return

@@ -38,7 +38,8 @@ def test_the_compilers_wrappers_are_taken_off(error_type: str, message: str) -> 
 
 
 def test_a_cpp_compilers_failure_is_told_by_its_own_first_error_without_numbers() -> None:
-    first, second = raised("CppCompileError", CPP), raised("InductorError", "CppCompileError: " + CPP.replace("17", "3"))
+    first = raised("CppCompileError", CPP)
+    second = raised("InductorError", "CppCompileError: " + CPP.replace("17", "3"))
     assert first.pattern == "C++ compile error: 'tmpN' was not declared in this scope"
     assert first.is_same(second)
     assert not first.is_same(raised("CppCompileError", CPP.replace("was not declared", "was not found")))
