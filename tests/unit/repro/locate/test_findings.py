@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import Analysis, Bisection, TriedSetting, JudgedNode
+from compileboard.collectors.repro.locate.findings import Analysis, Bisection, JudgedNode, TriedSetting
 
 ROWS = st.builds(
     JudgedNode,

@@ -1,0 +1,173 @@
+"""Change a graph: return its intermediate values, cut it short, put a value in a node's stead. In workers only."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .survey import Survey
+
+CALLS = ("call_function", "call_method", "call_module")
+Key = tuple[str, str | None]  # a node and, for its value just before another node, that one
+
+
+@dataclass
+class Exposed:
+    """A graph that returns its own outputs and then the values of `keys`."""
+
+    module: Any
+    keys: tuple[Key, ...]
+
+
+def copy_module(module: Any) -> Any:
+    """Copy a graph; its parameters are shared."""
+    graph = torch.fx.Graph()
+    nodes: dict[Any, Any] = {}
+    outputs = graph.graph_copy(module.graph, nodes)
+    old = next(node for node in module.graph.nodes if node.op == "output")
+    new = graph.output(outputs)
+    new.meta = copy.copy(old.meta)
+    for before, after in nodes.items():
+        after.meta = copy.copy(before.meta)
+    return torch.fx.GraphModule(module, graph)
+
+
+def list_calls(module: Any) -> list[Any]:
+    """List the nodes of a graph that call something."""
+    return [node for node in module.graph.nodes if node.op in CALLS]
+
+
+def find_node(module: Any, name: str) -> Any:
+    """Return the node of a name.
+
+    Raises: KeyError.
+    """
+    for node in module.graph.nodes:
+        if node.name == name:
+            return node
+    raise KeyError(name)
+
+
+def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
+    """Return a graph that also returns the values of nodes; of memory that is written to later, a copy of that time."""
+    changed = copy_module(module)
+    by_name = {node.name: node for node in changed.graph.nodes}
+    keys: list[Key] = []
+    values = []
+    for name in names:
+        node = by_name[name]
+        if node.op in CALLS and survey.nodes[name].is_tensor:
+            keys.append((name, None))
+            values.append(_copy_after(changed, node) if survey.is_written_after(name) else node)
+    for name in names:
+        node = by_name[name]
+        position = survey.nodes[name].position
+        source = find_call(node, survey)
+        for argument in source.all_input_nodes:
+            if argument.name not in survey.nodes or not survey.nodes[argument.name].is_tensor:
+                continue
+            if (argument.name, source.name) not in keys and _needs_copy(survey, argument, position):
+                keys.append((argument.name, source.name))
+                values.append(_copy_before(changed, argument, source))
+    _return_values(changed, values)
+    return Exposed(changed, tuple(keys))
+
+
+def find_key(node: Any, argument: Any, survey: Survey) -> Key:
+    """Return which exposed value a node's input is."""
+    source = find_call(node, survey)
+    return (argument.name, source.name if _needs_copy(survey, argument, survey.nodes[node.name].position) else None)
+
+
+def list_inputs(node: Any, survey: Survey) -> list[Any]:
+    """List the nodes that a node's operation takes; of a tuple's part those of the tuple."""
+    return list(find_call(node, survey).all_input_nodes)
+
+
+def find_call(node: Any, survey: Survey) -> Any:
+    """Return the node that computes a value: of a part of a tuple the one that returns the tuple."""
+    while node.op == "call_function" and node.target is operator.getitem:
+        parent = node.args[0]
+        if not isinstance(parent, torch.fx.Node) or survey.nodes[parent.name].is_tensor:
+            break
+        node = parent
+    return node
+
+
+def _needs_copy(survey: Survey, argument: Any, position: int) -> bool:
+    if argument.op in ("placeholder", "get_attr"):
+        return survey.is_written_between(argument.name, position)
+    return survey.is_written_after(argument.name)
+
+
+def _copy_after(module: Any, node: Any) -> Any:
+    with module.graph.inserting_after(node):
+        return _call_clone(module, node)
+
+
+def _copy_before(module: Any, node: Any, place: Any) -> Any:
+    with module.graph.inserting_before(place):
+        return _call_clone(module, node)
+
+
+def _call_clone(module: Any, node: Any) -> Any:
+    clone = module.graph.call_function(torch.ops.aten.clone.default, (node,))
+    clone.meta = {name: value for name, value in node.meta.items() if name in ("val", "example_value")}
+    return clone
+
+
+def _return_values(module: Any, values: Sequence[Any]) -> None:
+    output = next(node for node in module.graph.nodes if node.op == "output")
+    old = output.args[0]
+    own = list(old) if isinstance(old, (tuple, list)) else [old]
+    output.args = ((*own, *values),)
+    # what is noted of the outputs is of another number of them
+    output.meta = {}
+    module.graph.lint()
+    module.recompile()
+
+
+def cut_after(module: Any, count: int, survey: Survey) -> Any:
+    """Return the graph of the first calls alone, which returns every value of them that no other one takes."""
+    changed = copy_module(module)
+    calls = list_calls(changed)
+    for node in [node for node in changed.graph.nodes if node.op == "output"]:
+        changed.graph.erase_node(node)
+    for node in reversed(calls[count:]):
+        changed.graph.erase_node(node)
+    rest = calls[:count]
+    values = [node for node in rest if not node.users and survey.nodes[node.name].is_tensor]
+    changed.graph.output(tuple(values))
+    changed.graph.lint()
+    changed.recompile()
+    return changed
+
+
+def replace_by_inputs(module: Any, names: Sequence[str]) -> Any:
+    """Return the graph with nodes replaced by further inputs, in this order; what they wrote is not written."""
+    changed = copy_module(module)
+    by_name = {node.name: node for node in changed.graph.nodes}
+    last = [node for node in changed.graph.nodes if node.op == "placeholder"][-1:]
+    for name in names:
+        node = by_name[name]
+        with changed.graph.inserting_after(last[0]) if last else changed.graph.inserting_before(_first(changed)):
+            placeholder = changed.graph.placeholder(f"eager_{name}")
+        placeholder.meta = {key: value for key, value in node.meta.items() if key in ("val", "example_value")}
+        last = [placeholder]
+        parent = node.args[0] if node.target is operator.getitem else None
+        node.replace_all_uses_with(placeholder)
+        changed.graph.erase_node(node)
+        if isinstance(parent, torch.fx.Node) and parent.op in CALLS and not parent.users:
+            changed.graph.erase_node(parent)
+    changed.graph.lint()
+    changed.recompile()
+    return changed
+
+
+def _first(module: Any) -> Any:
+    return next(iter(module.graph.nodes))
