@@ -40,7 +40,7 @@ _CONVOLUTIONS = ("convolution", "convolution_backward", "conv1d", "conv2d", "con
 
 
 @dataclass(frozen=True)
-class Operation:
+class NodeOperation:
     """A node as it can be called: `key` is the part of a tuple that is judged."""
 
     name: str  # "aten.max.dim"
@@ -55,7 +55,7 @@ class Operation:
         return parts[1] if len(parts) > 1 else parts[0]
 
 
-def judge_node(row: JudgedNode, operation: Operation, args: Any, kwargs: Any, compiled: Any) -> JudgedNode:
+def judge_node(row: JudgedNode, operation: NodeOperation, args: Any, kwargs: Any, compiled: Any) -> JudgedNode:
     """Judge a compiled value; `args` are the compiled values of the node's inputs.
 
     The values are not written to.
@@ -92,7 +92,7 @@ def name_dtype(dtype: Any) -> str:
 
 
 def _judge_value(
-    row: JudgedNode, operation: Operation, args: Any, kwargs: Any, compiled: Any, eager: Any
+    row: JudgedNode, operation: NodeOperation, args: Any, kwargs: Any, compiled: Any, eager: Any
 ) -> JudgedNode:
     exact = _call_exactly(operation, args, kwargs, compiled)
     reference = eager if exact is None else exact
@@ -125,7 +125,7 @@ def _judge_value(
 
 def _judge_integers(
     row: JudgedNode,
-    operation: Operation,
+    operation: NodeOperation,
     args: Any,
     kwargs: Any,
     compiled: Any,
@@ -176,7 +176,7 @@ def _are_equal_values(args: Any, kwargs: Any, compiled: Any, eager: Any) -> Any:
 class _LazyEnvelope:
     """What one rounding of the inputs changes in the exact result, element by element; computed when it is needed."""
 
-    def __init__(self, operation: Operation, args: Any, kwargs: Any, reference: Any) -> None:
+    def __init__(self, operation: NodeOperation, args: Any, kwargs: Any, reference: Any) -> None:
         self._parts = operation, args, kwargs
         self._reference = reference
         self._change: Any = None
@@ -225,7 +225,7 @@ def _make_rounding(draw: int) -> Callable[[Any], Any]:
     return move
 
 
-def _call(operation: Operation, args: Any, kwargs: Any) -> Any:
+def _call(operation: NodeOperation, args: Any, kwargs: Any) -> Any:
     """Call an operation on copies of its inputs, which share no memory with them."""
     arguments, keywords = tree_map(_copy, (args, kwargs))
     with torch.no_grad():
@@ -233,15 +233,15 @@ def _call(operation: Operation, args: Any, kwargs: Any) -> Any:
     return value if operation.key is None else operator.getitem(value, operation.key)
 
 
-def _repeats(operation: Operation, args: Any, kwargs: Any, eager: Any) -> bool:
-    """Say whether another seed gives the same: attention without dropout draws nothing."""
+def _repeats(operation: NodeOperation, args: Any, kwargs: Any, eager: Any) -> bool:
+    """Return True if another seed gives the same: attention without dropout draws nothing."""
     with torch.random.fork_rng(devices=[eager.device] if eager.is_cuda else []):
         torch.manual_seed(int(torch.randint(1 << 30, ())) + 1)
         return bool(torch.equal(eager.nan_to_num(), _call(operation, args, kwargs).nan_to_num()))
 
 
 def _call_exactly(
-    operation: Operation, args: Any, kwargs: Any, compiled: Any, move: Callable[[Any], Any] | None = None
+    operation: NodeOperation, args: Any, kwargs: Any, compiled: Any, move: Callable[[Any], Any] | None = None
 ) -> Any:
     """Call an operation in float64; None where float64 has no such operation or the result is another one."""
 
@@ -315,7 +315,7 @@ def _rms_beyond(value: Any, right: Any, allowed: Any) -> float:
     return float(beyond.square().mean().sqrt()) if beyond.numel() else 0.0
 
 
-def _count_terms(operation: Operation, args: Sequence[Any], kwargs: Any, compiled: Any) -> float:
+def _count_terms(operation: NodeOperation, args: Sequence[Any], kwargs: Any, compiled: Any) -> float:
     """Return of how many terms an element is the sum, at most: roundings add up as their root."""
     tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor) and value.numel()]
     if not tensors:
@@ -338,7 +338,7 @@ def _tiny(dtype: str | None) -> float:
 
 
 def is_random(target: Any) -> bool:
-    """Say whether an operation draws random numbers."""
+    """Return True if an operation draws random numbers."""
     if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
         return True
     return _RANDOM.search(getattr(target, "__name__", str(target))) is not None

@@ -110,8 +110,8 @@ def _copy_after(module: Any, node: Any) -> Any:
         return _call_clone(module, node)
 
 
-def _copy_before(module: Any, node: Any, place: Any) -> Any:
-    with module.graph.inserting_before(place):
+def _copy_before(module: Any, node: Any, user: Any) -> Any:
+    with module.graph.inserting_before(user):
         return _call_clone(module, node)
 
 

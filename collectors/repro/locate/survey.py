@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .node_error import Operation, is_random
+from .node_error import NodeOperation, is_random
 
 _SOURCE = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -36,12 +36,12 @@ class Survey:
     values: dict[str, Any] = field(default_factory=dict)  # eager's, of the nodes that were asked for
 
     def is_written_after(self, name: str) -> bool:
-        """Say whether the memory of a node is written to after the node."""
+        """Return True if the memory of a node is written to after the node."""
         facts = self.nodes[name]
         return any(position > facts.position for position in self.writes.get(facts.storage or 0, ()))
 
     def is_written_between(self, name: str, position: int) -> bool:
-        """Say whether the memory of a node is written to after it and before a position."""
+        """Return True if the memory of a node is written to after it and before a position."""
         facts = self.nodes[name]
         return any(facts.position < write < position for write in self.writes.get(facts.storage or 0, ()))
 
@@ -94,20 +94,20 @@ def _find_storage(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def find_operation(module: Any, node: Any) -> Operation:
+def find_operation(module: Any, node: Any) -> NodeOperation:
     """Return how a node's operation is called and what it is called on; of a tuple's part the operation of the tuple.
 
     Raises: KeyError if it is none.
     """
     if node.op == "call_method":
-        return Operation(f"Tensor.{node.target}", _call_method(node.target), is_random=is_random(node.target))
+        return NodeOperation(f"Tensor.{node.target}", _call_method(node.target), is_random=is_random(node.target))
     if node.op == "call_module":
         submodule = module.get_submodule(node.target)
         is_noisy = "dropout" in type(submodule).__name__.lower()
-        return Operation(f"nn.{type(submodule).__name__}", submodule, is_random=is_noisy)
+        return NodeOperation(f"nn.{type(submodule).__name__}", submodule, is_random=is_noisy)
     if node.op != "call_function":
         raise KeyError(node.op)
-    return Operation(name_target(node.target), node.target, is_random=is_random(node.target))
+    return NodeOperation(name_target(node.target), node.target, is_random=is_random(node.target))
 
 
 def _call_method(name: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from compileboard.collectors.repro.locate import findings
 from compileboard.collectors.repro.locate.findings import JudgedNode
 
 torch = pytest.importorskip("torch")
-from compileboard.collectors.repro.locate.node_error import Operation, is_random, judge_node  # noqa: E402
+from compileboard.collectors.repro.locate.node_error import NodeOperation, is_random, judge_node  # noqa: E402
 
 pytestmark = pytest.mark.torch
 aten = torch.ops.aten
@@ -21,7 +21,7 @@ DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
 
 def judge(target, args, compiled, key=None, **kwargs):
-    return judge_node(ROW, Operation(str(target), target, key, is_random(target)), args, kwargs, compiled)
+    return judge_node(ROW, NodeOperation(str(target), target, key, is_random(target)), args, kwargs, compiled)
 
 
 def draw(seed, *shapes, dtype=torch.float32, scale=1.0):
