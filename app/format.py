@@ -46,8 +46,8 @@ def format_bytes(size: float | None) -> str:
 
 
 def format_count(number: float | None) -> str:
-    """Write a count in groups of three, with a narrow space: 12 345."""
-    return NOT_RECORDED if number is None else f"{number:,.0f}".replace(",", "\u202f").replace("-", "−")
+    """Write a count in groups of three: 12,345."""
+    return NOT_RECORDED if number is None else f"{number:,.0f}".replace("-", "−")
 
 
 def format_number(number: float | None) -> str:

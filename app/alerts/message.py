@@ -140,7 +140,7 @@ def find_address(incident: Incident, base_url: str) -> str:
 
 def clean(text: str, limit: int = LINE_LIMIT) -> str:
     """Make one line of other people's text, and cut it where it is too long."""
-    line = _UNSAID.sub(" ", text).strip()  # not split(): it parts numbers at their narrow spaces
+    line = _UNSAID.sub(" ", text).strip()
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

@@ -191,7 +191,7 @@ def format_value(metric: Metric, value: float | None) -> str:
     elif metric.decimals == 0:
         text = format_count(number)
     else:
-        text = f"{number:,.{metric.decimals}f}".replace(",", "\u202f").replace("-", "−")
+        text = f"{number:,.{metric.decimals}f}".replace("-", "−")
     return text + (metric.unit if metric.unit in ("×", "%", "") else f" {metric.unit}")
 
 

@@ -24,7 +24,7 @@ def test_every_number_of_a_result_is_a_metric_or_an_end_of_an_interval() -> None
     [
         (BY_NAME["speedup"], 1.23456, "1.235×"),
         (BY_NAME["abs_latency_ms"], 12.3456, "12.35 ms"),
-        (BY_NAME["abs_latency_ms"], 12345.6, "12\u202f346 ms"),
+        (BY_NAME["abs_latency_ms"], 12345.6, "12,346 ms"),
         (BY_NAME["abs_latency_ms"], -0.5, "−0.5 ms"),
         (BY_NAME["graph_breaks"], 0, "0"),
         (BY_NAME["graph_breaks"], None, "not recorded"),

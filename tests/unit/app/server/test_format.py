@@ -78,7 +78,7 @@ def test_durations(microseconds: float, text: str) -> None:
 
 
 def test_counts_bytes_and_shares() -> None:
-    assert format.format_count(12345) == "12\u202f345"
+    assert format.format_count(12345) == "12,345"
     assert [format.format_bytes(n) for n in (0, 512, 1536, 85_041_610_752)] == ["0 B", "512 B", "1.50 KiB", "79.2 GiB"]
     assert (format.format_percent(0.125), format.format_ratio(1.368)) == ("12.5%", "1.37×")
     assert (format.format_plural(1, "run"), format.format_plural(0, "entry", "entries")) == ("1 run", "0 entries")

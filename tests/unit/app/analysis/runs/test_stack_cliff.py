@@ -45,7 +45,7 @@ def test_a_run_on_the_cliff_names_the_run_that_settles_it(store: sqlite3.Connect
     record(store, counted(30, 140_000, True))
     (finding,) = findings(store)
     assert (finding.kind, finding.severity, finding.tab) == ("stack", "warn", "processes")
-    assert finding.number == "70\u202f000 page faults a second while nothing compiled"
+    assert finding.number == "70,000 page faults a second while nothing compiled"
     assert finding.code == "compileboard-collect run --stack-room -- python train.py --lr 3"
     assert "Python 3.12.1" in finding.advice and "docs/stack-cliff.md" in finding.advice
 
@@ -66,7 +66,7 @@ def test_a_run_off_the_cliff_has_nothing_to_do(
 
 def test_pages_and_api_have_faults_and_room(store: sqlite3.Connection, client: FlaskClient) -> None:
     record(store, counted(30, 140_000, True), room=True)
-    assert "70\u202f000/s over 2.00 s" in client.get(f"/runs/{RUN}?tab=processes").text
+    assert "70,000/s over 2.00 s" in client.get(f"/runs/{RUN}?tab=processes").text
     assert "with room (--stack-room)" in client.get(f"/runs/{RUN}?tab=environment").text
     assert "Every call may map and unmap memory" in client.get(f"/runs/{RUN}").text
     assert client.get(f"/api/v1/runs/{RUN}").json["data"]["stack_room"] is True

@@ -30,7 +30,7 @@ HOUR_US = 3_600_000_000
 def _facts(text: str) -> dict[str, str]:
     facts = text[text.index('id="totals"') :]
     matches = re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", facts[: facts.index("</details>")])
-    return {label: value.partition(",")[0].replace("\u202f", "") for label, value in matches}
+    return {label: value.partition(", ")[0].replace(",", "") for label, value in matches}
 
 
 def add_break(store: sqlite3.Connection, reason: str, in_runs: list[tuple[str, str, int]]) -> None:
