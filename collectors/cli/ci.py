@@ -61,7 +61,9 @@ def ci(db: str, bench: str | None, command: str | None, base: str | None, baseli
     outputs = {"base": commit, "run": runs.get("new", ""), "base-run": runs.get("base", "")}
     missing = "the checkout" if not outputs["run"] else "the base" if not (baseline or outputs["base-run"]) else ""
     if missing:
-        outputs["problem"] = f"`{words[0]}` ended with exit code {code} before it recorded {missing}; its log says why"
+        outputs["problem"] = (
+            f"{words[0]} ended with exit code {code} before it recorded {missing}; the job's log says why"
+        )
     _write_outputs(outputs)
     return code
 
