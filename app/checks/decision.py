@@ -150,9 +150,8 @@ def _describe_lack(sides: list[Side], reports: Iterable[RuleReport]) -> str:
     """Describe why nothing can be compared: a program that failed before it compiled, else what each rule lacks."""
     for side in sides:
         if side.failure and not side.rows and side.breaks is None and side.causes is None:
-            return (
-                f"nothing can be compared: {_name(side)} {side.failure} before it compiled anything; its log says why"
-            )
+            what = "the base, " if side is not sides[-1] else ""
+            return f"nothing can be compared: {what}{_name(side)}, {side.failure} before it compiled anything"
     return "nothing can be compared: " + "; ".join(dict.fromkeys(report.lacks for report in reports))
 
 

@@ -50,7 +50,9 @@ def test_a_pull_request_says_that_merging_moves_the_base() -> None:
 
 def test_a_program_that_failed_is_named() -> None:
     failed = replace(BASE, breaks=None, causes=None, failure="ended with exit code 4")
-    with pytest.raises(CannotCompare, match=r"^nothing can be compared: train.py at aaaaaaa \(run A\) ended with exit"):
+    with pytest.raises(
+        CannotCompare, match=r"^nothing can be compared: the base, train.py at aaaaaaa \(run A\), ended"
+    ):
         write(NEW, failed)
     lines = write(NEW, replace(BASE, failure="ended with exit code 1"))
     assert "> ⚠️ train.py at aaaaaaa (run A) ended with exit code 1: what it did not reach is not compared" in lines
