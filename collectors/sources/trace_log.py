@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b, md5
 from typing import Any
 
-from compileboard.collectors.contract.fast_json import loads
 from compileboard.collectors.contract.record_names import ARTIFACT, SPAN, STRING
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.decode.records import Captured, Logged, needs_payload
@@ -21,6 +20,11 @@ from compileboard.collectors.decode.spans import PLAIN_PATTERN, shorten_span
 from compileboard.collectors.decode.values import show_value
 from compileboard.collectors.sources.log_blocks import BlockReader, Piece, Readable
 from compileboard.collectors.sources.log_clock import LogClock
+
+try:
+    import orjson
+except ImportError:  # a collector of the standard library alone reads logs all the same
+    orjson = None  # type: ignore[assignment]
 
 # Behind the time stands the process; torch 2.4 writes the thread there.
 PREFIX = re.compile(
@@ -195,11 +199,11 @@ class TraceLog:
     def _json(self, body: bytes, piece: Piece | None) -> dict[str, Any] | None:
         """Parse an envelope; `piece` is where to count damage."""
         try:
-            value = loads(body)
+            value = _load_record(body)
         except UnicodeDecodeError:
             if piece:
                 self.stats.rejects.add("bad_utf8", self._blocks.line_of(piece), body)
-            value = _loads(body.decode("utf-8", "replace"))
+            value = _load_damaged(body.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
@@ -331,7 +335,16 @@ def _untabbed(piece: Piece, line_end: int) -> bytes:
     return raw.removesuffix(b"\n").removeprefix(b"\t").replace(b"\n\t", b"\n")
 
 
-def _loads(text: str) -> Any:
+def _load_record(body: bytes) -> Any:
+    if orjson is not None:
+        try:
+            return orjson.loads(body)
+        except ValueError:
+            pass  # NaN, lone surrogates, integers beyond 64 bits: torch writes them, json reads them
+    return json.loads(body.decode())
+
+
+def _load_damaged(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -6,8 +6,7 @@ import sqlite3
 from typing import Any
 
 from compileboard.collectors.contract.events import ArtifactSeen, SymbolSeen
-from compileboard.collectors.contract.fast_json import dumps
-from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.payloads import PayloadRows, Pending
 from compileboard.collectors.store.ingest.spans import SpanRows

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from compileboard.collectors.contract.events import SpanSeen
-from compileboard.collectors.contract.fast_json import dumps
+from compileboard.collectors.store.codec import dumps
 from compileboard.collectors.store.ingest.payloads import Pending
 
 
