@@ -20,31 +20,31 @@ class Settings:
     host: Annotated[str, "The address to listen on. Anyone who reaches it can read every run."] = "127.0.0.1"
     port: Annotated[int, "The port to listen on; 0 picks a free one."] = 8000
     workers: Annotated[int, "Server processes. One is right for a team; each has its own threads."] = 1
-    threads: Annotated[int, "Requests that one worker answers at the same time."] = 8
+    threads: Annotated[int, "Requests that one worker answers at once."] = 8
     allow_host: Annotated[
         str, "Host names, separated by commas, that a browser may use; needed beyond this machine."
     ] = ""
-    allow_writes: Annotated[str, "Whether others than this machine may change something: yes or no."] = "no"
-    trusted_proxies: Annotated[int, "Proxies in front whose X-Forwarded-For is believed, for the audit log."] = 0
+    allow_writes: Annotated[str, "Whether other machines may change something: yes or no."] = "no"
+    trusted_proxies: Annotated[int, "Trusted proxies in front (X-Forwarded-For), for the audit log."] = 0
     stale_after_s: Annotated[int, "Seconds without a heartbeat after which a running run shows as interrupted?."] = (
         STALE_AFTER_S
     )
     refresh_s: Annotated[int, "Seconds between two refreshes of a running run's page."] = 3
     page_size: Annotated[int, "Rows on one page of a list."] = 50
-    trend_runs: Annotated[int, "Newest runs that the overview's charts and rankings look at."] = 1000
-    follow: Annotated[str, "Whether incidents are looked for, and alerts sent, while it serves: yes or no."] = "yes"
+    trend_runs: Annotated[int, "Newest runs in the overview's charts and rankings."] = 1000
+    follow: Annotated[str, "Whether to update incidents and send alerts while serving: yes or no."] = "yes"
     uploads: Annotated[str, "Whether trace logs may be sent to the dashboard: yes or no."] = "yes"
-    upload_mib: Annotated[int, "MiB that one upload may have, as it is sent."] = 512
-    upload_unpacked_mib: Annotated[int, "MiB that may come out of one upload's archives and compressed logs."] = 4096
-    upload_ratio: Annotated[int, "How many times its own size may come out of a file; real logs reach 180."] = 1000
-    upload_entries: Annotated[int, "Entries that an upload's archives may have."] = 20_000
-    upload_records: Annotated[int, "Records that may come of one upload."] = 1_000_000
-    upload_rows: Annotated[int, "Rows that the import of an upload may write."] = 2_000_000
-    upload_slice_s: Annotated[int, "Seconds after which the import of an upload makes way for those that wait."] = 20
-    upload_memory_mib: Annotated[int, "MiB of address space that an import of an upload may use."] = 1024
-    upload_timeout_s: Annotated[int, "Seconds that an import of an upload may take."] = 900
-    alerts: Annotated[str, "Rules that say which incidents are told to whom; see `compileboard alerts example`."] = ""
-    upload_queue: Annotated[int, "Uploads that may wait for their import."] = 8
+    upload_mib: Annotated[int, "Most MiB of one upload, as sent."] = 512
+    upload_unpacked_mib: Annotated[int, "Most unpacked MiB of one upload."] = 4096
+    upload_ratio: Annotated[int, "Largest unpacked ÷ packed size of a file; real logs reach 180."] = 1000
+    upload_entries: Annotated[int, "Most entries in an upload's archives."] = 20_000
+    upload_records: Annotated[int, "Most records of one upload."] = 1_000_000
+    upload_rows: Annotated[int, "Most rows that one upload's import writes."] = 2_000_000
+    upload_slice_s: Annotated[int, "Seconds after which an import lets waiting ones go first."] = 20
+    upload_memory_mib: Annotated[int, "Most MiB of address space of one upload's import."] = 1024
+    upload_timeout_s: Annotated[int, "Most seconds that one upload's import takes."] = 900
+    alerts: Annotated[str, "File of alert rules; see `compileboard alerts example`."] = ""
+    upload_queue: Annotated[int, "Most uploads waiting for their import."] = 8
 
 
 class Setting(NamedTuple):

@@ -1,1 +1,1 @@
-"""Alerts: tell people of incidents, when they open and when they recover."""
+"""Alerts: send alerts, when they open and when they recover."""

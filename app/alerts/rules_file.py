@@ -62,7 +62,7 @@ from = "CompileBoard <compileboard@example.org>"
 to = ["perf@example.org"]
 
 [[rules]]
-name = "slower"                                 # told at once, but not at night or at weekends
+name = "slower"                                 # sent at once, except at night and weekends
 channels = ["team", "bot"]
 direction = "worse"                             # worse (default), better or changed, or a list of them
 subject = "model"                               # model, suite or runs
@@ -75,7 +75,7 @@ quiet = "22:00-07:00"
 quiet_days = ["sat", "sun"]
 
 [[rules]]
-name = "all-changes"                            # once a day, what got better too
+name = "all-changes"                            # once a day, improvements too
 channels = ["mail"]
 direction = ["worse", "better", "changed"]
 digest = "daily 08:00"                          # or weekly mon 08:00, or none
@@ -152,7 +152,7 @@ def load_rules(path: str) -> Rules:
         with open(path, "rb") as file:
             body = file.read(MOST_BYTES + 1)
     except OSError as error:
-        hint = "`compileboard alerts example` prints one to begin with"
+        hint = "`compileboard alerts example` prints one"
         raise RulesError([f"{path}: cannot be read ({error.strerror or error}); {hint}"]) from None
     if len(body) > MOST_BYTES:
         raise RulesError([f"{path}: is longer than 1 MiB; expected a file of rules"])

@@ -26,7 +26,7 @@ ENDINGS = {
     "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),
     "restarted": Word("restarted", "busy", "Compiled after at least one restart."),
     "broke": Word("broke and resumed", "warn", "A graph break split the function. The rest is compiled separately."),
-    "empty": Word("empty graph", "quiet", "The function has no tensor operation to compile."),
+    "empty": Word("empty", "quiet", "The function has no tensor operation to compile."),
     "skipped": OUTCOMES["skipped"],
     "failed": OUTCOMES["failed"],
     "recompile_limit": OUTCOMES["recompile_limit"],

@@ -30,7 +30,7 @@ PHASES = (
     Phase("inductor", "inductor", "phase-inductor", "graph passes, fusing and scheduling"),
     Phase("codegen", "code generation", "phase-codegen", "writing kernels"),
     Phase("triton", "kernels", "phase-triton", "waiting for kernels to compile: triton's, or C++ on a CPU"),
-    Phase("cudagraph", "cudagraphs", "phase-cudagraph", "recording CUDA graphs"),
+    Phase("cudagraph", "CUDA graphs", "phase-cudagraph", "recording CUDA graphs"),
     Phase("restart", "restarts", "phase-restart", "attempts that ended in a restart"),
     Phase("first_calls", "first calls", "phase-other", "first calls of compiled code, mostly autotuning"),
 )

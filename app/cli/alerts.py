@@ -33,7 +33,7 @@ EPILOG = """\
 Examples:
   %(prog)s example > alerts.toml
   %(prog)s check --rules alerts.toml          what is wrong with it, and what each rule would send now
-  %(prog)s test slower                        send a message that says that it is a test
+  %(prog)s test slower                        send a test message
   %(prog)s send                               fit for cron, as */5 * * * *
   %(prog)s send --dry-run                     what it would send
   %(prog)s list --state failed
@@ -166,7 +166,7 @@ def _format_nothing(rule: str | None, state: str | None) -> str:
 @db_option
 @rules_option
 def test(name: str, db: str, rules_path: str) -> Answer:
-    """Send a message that says that it is a test to a rule's channels; nothing is kept of it."""
+    """Send a test message to a rule's channels; nothing is stored."""
     rules, now_us = _load(rules_path), _now()
     rule = next((candidate for candidate in rules.rules if candidate.name == name), None)
     if rule is None:
@@ -192,7 +192,7 @@ def test(name: str, db: str, rules_path: str) -> Answer:
 
 @action
 def example() -> Answer:
-    """Print a file of rules to begin with."""
+    """Print an example file of rules."""
     return EXAMPLE.splitlines(), DONE
 
 

@@ -32,8 +32,8 @@ from compileboard.command_line import Group
 EPILOG = """\
 Examples:
   %(prog)s save main --run latest --note "release 2.4"
-  %(prog)s update main --run 01JD3W                  all of it; says what changed
-  %(prog)s update main --run latest --model resnet18 that model alone
+  %(prog)s update main --run 01JD3W                  all of it, and print what changed
+  %(prog)s update main --run latest --model resnet18 only that model
   %(prog)s show main
   %(prog)s export main --output inductor_torchbench_inference.csv
 

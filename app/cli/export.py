@@ -64,7 +64,7 @@ beginning, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME; of a commit
 each suite. NEW may be latest, the newest run; BASE latest or previous, which are of NEW's name and suite, the newest
 other run or the newest before it, as with `check`.
 
---suite without --run and --compare writes what the suite came to over a period: start, end, change, trends, incidents,
+--suite without --run and --compare writes a suite over a period: start, end, change, trends, incidents,
 failures. `compileboard report` writes such a file for every suite, for cron.
 
 The id is on the run's page and in `compileboard-collect list`; its beginning is enough if no other run has the same.
@@ -115,10 +115,10 @@ def _read_count(text: str) -> int:
     metavar="TABLE",
 )
 @click.option("--payloads", is_flag=True, help="Include graphs and code. For html and --site.")
-@click.option("--raw-timings", is_flag=True, help="Add each repeat's time. For upstream alone.")
+@click.option("--raw-timings", is_flag=True, help="Add each repeat's time. Only for upstream.")
 @click.option("--suite", metavar="NAME", help="Suite to write over a period; with --compare, the only one.")
 @click.option("--anyway", is_flag=True, help="Compare numbers across machines. For --compare.")
-@click.option("--no-source", is_flag=True, help="Leave out the lines of the program's source code.")
+@click.option("--no-source", is_flag=True, help="Leave out the program's source code.")
 @of_suite("--since", metavar="WHEN", help="Start of the period: 2026-10-01 (UTC), or how long ago, as 30d.")
 @of_suite("--until", metavar="WHEN", help="End of the period, that day included. Default: now.")
 @of_suite("--last", metavar="LENGTH", help="Length of the period: 36h, 30d, 12w. Default: 30d.")

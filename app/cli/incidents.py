@@ -46,7 +46,7 @@ id_argument = click.argument("incident_id", metavar="ID", help="Incident's ID, o
 
 @incidents.command()
 @db_option
-@click.option("--everything", is_flag=True, help="Scan all series again, not new runs alone.")
+@click.option("--everything", is_flag=True, help="Scan all series again, not only new runs.")
 def update(db: str, everything: bool) -> None:
     """Bring the incidents up to date with the runs."""
     from compileboard.app.incidents.update import update_incidents

@@ -26,9 +26,9 @@ COMMANDS = {
     "report": Entry("report:report", "Write every suite's last days to a folder, for cron."),
     "check": Entry("check:check", "Compare a run with a baseline, for CI."),
     "baseline": Entry("baseline:baseline", "Save a run's results to compare with."),
-    "alerts": Entry("alerts:alerts", "Send incidents to people, by rules."),
+    "alerts": Entry("alerts:alerts", "Send incidents as alerts, by rules."),
     "incidents": Entry("incidents:incidents", "Find what got slower, fails or breaks more, and triage it."),
-    "follow": Entry("serve:follow", "Update incidents whenever runs come in, and send alerts."),
+    "follow": Entry("serve:follow", "Update incidents as runs arrive, and send alerts."),
     "trash": Entry("activity:trash", "Delete runs, restore deleted ones, or delete those for good."),
     "audit": Entry("activity:audit", "List who changed what."),
 }
@@ -42,9 +42,9 @@ Examples:
   %(prog)s check --run latest --baseline previous     exit 1 where it got worse
   %(prog)s incidents list                     what is worse, since when and why
   %(prog)s baseline save main --run ID        keep a run's results to compare with
-  %(prog)s trash restore ID                   put back a run that was deleted within a week
+  %(prog)s trash restore ID                   restore a run deleted within a week
   %(prog)s audit                              who changed what
-  %(prog)s alerts send --rules alerts.toml    tell people of incidents
+  %(prog)s alerts send --rules alerts.toml    send alerts
 
 Record runs with: compileboard-collect run -- python train.py
 """

@@ -75,7 +75,7 @@ def migrate(db: str) -> None:
 @click.option("--alerts", metavar="FILE", help="File of alert rules. Default: none, nothing is sent.")
 @click.option("--while-stdin", is_flag=True, help="Stop when stdin is closed, as under `serve`.")
 def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
-    """Update incidents whenever runs come in, and send due alerts, until interrupted."""
+    """Update incidents as runs arrive, and send due alerts, until interrupted."""
     from compileboard.app import follow as follower
 
     open_reader(db).close()  # a database that cannot be used is said at once

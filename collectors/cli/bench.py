@@ -42,7 +42,7 @@ Examples:
   %(prog)s --performance --accuracy --training -k transformer
   %(prog)s --only path:/home/me/nets.py,class:Net   a class with get_example_inputs(), as upstream's harness takes it
   %(prog)s --suite timm --device cuda --amp --output-directory out
-  %(prog)s --resume                                 go on with what was interrupted
+  %(prog)s --resume                                 continue an interrupted run
 """
 
 

@@ -59,7 +59,7 @@ RECORDED = {
     "compile_context": "compile ids",
     "counters": "final counters",
     "compile_times": "compile phases",
-    "cudagraph_skips": "cudagraph skips",
+    "cudagraph_skips": "CUDA graph skips",
     "graph_calls": "exceptions of compiled code",
     "backward_calls": "exceptions of compiled backwards",
     "skip_code": "dynamo kept out of the collector's own code",

@@ -43,11 +43,11 @@ PrintLine = Callable[[str], None]
 
 BOUNDS = "Limits, for programs that import what others sent"
 LIMITS = {
-    "bytes": "Most bytes that may come out of archives.",
-    "ratio": "Most times its own size that may come out of a file.",
-    "entries": "Most entries that the archives may have.",
-    "records": "Most records that may come of it.",
-    "rows": "Most rows that it may write into the database.",
+    "bytes": "Most unpacked bytes of archives.",
+    "ratio": "Largest unpacked ÷ packed size of a file.",
+    "entries": "Most entries in archives.",
+    "records": "Most records to import.",
+    "rows": "Most rows to write into the database.",
 }
 
 
@@ -78,9 +78,7 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
 @click.option("--follow", is_flag=True, help="Keep reading logs that grow, until Ctrl-C.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if anything could not be read.")
 @click.option("--no-payloads", is_flag=True, help="Store no graphs, code and guards, only what the tables need.")
-@click.option(
-    "--redact-source", is_flag=True, help="Store no line of the program's source code, wherever torch put it."
-)
+@click.option("--redact-source", is_flag=True, help="Store no line of the program's source code.")
 @click.option("--name", metavar="NAME", help="Name of the run. Default: the program's file, or the folder.")
 @click.option("--suite", metavar="NAME", help="Suite of the run, and of results whose rows name none.")
 @tag_option
@@ -121,7 +119,7 @@ def import_command(
     tags: tuple[tuple[str, str], ...],
     **options: Any,
 ) -> int:
-    """Read torch's own trace logs into the database.
+    """Import torch's trace logs.
 
     A log, a folder of logs (its ranks and processes become one run), a .gz, .zst, .xz, .tar.* or .zip of either, or -
     for standard input. Read what PyTorch's benchmark harness, CI and HUD write the same way: CSV, JSON and raw timings.
@@ -405,7 +403,7 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
         )
     if group.ignored:
         names = ", ".join(group.ignored[:3]) + (" …" if len(group.ignored) > 3 else "")
-        remarks.append(f"passed over, being neither trace logs nor benchmark results: {names}")
+        remarks.append(f"skipped, neither trace logs nor benchmark results: {names}")
     return remarks
 
 

@@ -24,7 +24,7 @@ PrintLine = Callable[[str], None]
 @db_option
 @click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID or its start. Default: all runs.")
 def index(db: str, runs: tuple[str, ...]) -> int:
-    """Put into the search index what is not in it yet, of all runs or of those given.
+    """Index runs for search: all, or those given. Indexed texts are skipped.
 
     `import` and `run` do so by themselves; this is for older databases, and for what was left out.
     """
@@ -70,7 +70,7 @@ def index_one(connection: sqlite3.Connection, run_id: str, *, where: str = "") -
         return None
     took_s = time.monotonic() - began_s
     texts = "1 text" if done.document_count == 1 else f"{done.document_count:,} texts"
-    return f"{where}run {run_id}: {texts} ({done.text_bytes / 1e6:.1f} MB) put into the search index in {took_s:.1f} s"
+    return f"{where}run {run_id}: {texts} ({done.text_bytes / 1e6:.1f} MB) indexed for search in {took_s:.1f} s"
 
 
 def index_after(connection: sqlite3.Connection, run_id: str, print_line: PrintLine) -> None:

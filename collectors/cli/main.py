@@ -18,7 +18,7 @@ COMMANDS = {
     "try": Entry("try_command:try_fix", "Run a recorded program again with a fix applied to a copy, and compare."),
     "import": Entry(
         "import_command:import_command",
-        "Read torch's own trace logs (TORCH_TRACE) and upstream's benchmark results.",
+        "Import trace logs (TORCH_TRACE) and upstream's benchmark results.",
     ),
     "commits": Entry("commits:commits", "Add the history of a repository, by which commits are ordered."),
     "index": Entry("indexing:index", "Add runs to the search index that are not in it yet."),

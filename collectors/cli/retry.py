@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def retry(db: str | None, runs: tuple[str, ...]) -> int:
     """Record runs that were set aside because they could not be recorded, all or those given.
 
-    `list` and `doctor` name them and say why.
+    `list` and `doctor` name them with the reason.
     """
     from compileboard.collectors.pipeline.recover_spools import pick_up_spools
     from compileboard.collectors.spool.folders import put_back

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     type=Choice(("light", "full")),
     default="light",
     help="Level of detail. light: compiles, breaks, recompiles, caches, failures, at no measurable cost; "
-    "full: torch's own trace file too, which slows compiles by about a tenth. Default: light.",
+    "full: torch's trace log too, which slows compiles by about a tenth. Default: light.",
 )
 @click.option("--no-source", is_flag=True, help="Store no line of the program's source code.")
 @click.option(
     "--capture-env",
     multiple=True,
     metavar="NAME",
-    help="Environment variable to store too (TORCH* always is, secrets never); repeatable.",
+    help="Environment variable to store too; repeatable. TORCH* always are, secrets never.",
 )
 @click.option(
     "--stack-room",
@@ -198,7 +198,9 @@ def closing_lines(database: str, run_id: str) -> list[str]:
         lines = [summary.savings, f"recorded {counts}{cliff}; {show}"]
         if summary.fix_to_try is not None:
             words = ("try", run_id, "--fix", str(summary.fix_to_try))
-            lines.append(f"try its first fix on a copy: {collector_command(*words, database=database)}")
+            lines.append(
+                f"try fix {summary.fix_to_try} on a copy of the source: {collector_command(*words, database=database)}"
+            )
         return [line for line in lines if line]
     doctor = collector_command("doctor", database=database)
     if summary.torch_version:

@@ -53,7 +53,7 @@ from compileboard.collectors.store.rollups.summaries import HUD, SUMMARIZE_PERF
 SERIES_FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend")
 SPARKLINE_COUNT = 30
 SPARKLINE_US = 20 * 86_400_000_000  # before and after: reading two years takes ten times as long
-ABSENT = "There is no incident {}; what was never confirmed goes when later runs do not show it."
+ABSENT = "There is no incident {}; unconfirmed ones disappear when later runs do not show them."
 _DIRECTIONS = ("worse", "better", "changed")
 
 

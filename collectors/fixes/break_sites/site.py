@@ -94,7 +94,7 @@ class BreakSite:
         """Fill a fix's title with the user's names."""
         fix = BREAK_FIXES[fix_id]
         values = {**_GENERIC, **{name: text for name, text in {**(given or {}), **names}.items() if text}}
-        title = fix.title.format_map(values)
+        title = fix.title.format_map(values).replace("Call the call ", "Make the call ")  # its text is unknown
         if self.facts.skipped_count and fix.after is not None:
             function = (self.facts.function or "").rsplit(".", 1)[-1]
             title += f": all of {f'`{function}`' if function.isidentifier() else 'the function'} runs eagerly now"

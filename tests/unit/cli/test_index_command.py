@@ -38,7 +38,7 @@ def test_index_does_what_import_left_out(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["import", "--no-index", LOG]) == 0
     assert count_texts() == 0
     assert main(["index"]) == 0
-    assert "put into the search index" in capsys.readouterr().err
+    assert "indexed for search in" in capsys.readouterr().err
     assert count_texts() > 10
 
 
