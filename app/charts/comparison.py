@@ -61,11 +61,7 @@ def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[
 
 
 def _format_bars(moves: Moves) -> str | None:
-    return (
-        "a bar is the widest ratio of the two 95% intervals"
-        if any(verdict.ratio_interval for _p, verdict in moves)
-        else None
-    )
+    return "bars are 95% intervals" if any(verdict.ratio_interval for _p, verdict in moves) else None
 
 
 def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None]:

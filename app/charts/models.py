@@ -47,7 +47,7 @@ DRAWINGS = (
     _build_chart(
         "speedup",
         "Speedup",
-        "median eager ÷ median compiled; a bar is the 95% interval",
+        "median eager ÷ median compiled, bars are 95% intervals",
         ("speedup", "speedup", "series-1"),
     ),
     _build_chart(

@@ -106,7 +106,7 @@ def test_timeline_zooms_and_opens_a_compile_without_a_server(open_tab: Open, hos
     before = canvas.get_attribute("data-drawn")
     page.get_by_role("button", name="Zoom in").click()
     page.wait_for_function("before => document.querySelector('#flame canvas').dataset.drawn !== before", arg=before)
-    page.get_by_role("button", name="All", exact=True).click()
+    page.get_by_role("button", name="Show all", exact=True).click()
     canvas.focus()
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("Enter")

@@ -124,8 +124,8 @@ def format_ratio_of(interval: tuple[float, float] | None) -> str | None:
 # Of metrics over all models: name, label, what the number is.
 _MEANS = (
     ("speedup", "Geomean speedup", "over"),
-    ("compilation_latency_s", "Compile time, cold", "geometric mean of"),
-    ("dynamo_peak_mem_gb", "Peak memory", "compiled, geometric mean of"),
+    ("compilation_latency_s", "Compile time, cold", "geomean of"),
+    ("dynamo_peak_mem_gb", "Peak memory", "compiled, geomean of"),
 )
 
 

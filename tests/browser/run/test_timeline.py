@@ -84,7 +84,7 @@ def test_timeline_is_drawn_and_zoomed_by_keyboard_wheel_and_button(tab: Page, ti
     two = window(tab)
     assert view[0] <= two[0] < two[1] <= view[1] and two != view
     assert pixels(tab) != first
-    tab.get_by_role("button", name="All").click()
+    tab.get_by_role("button", name="Show all").click()
     settle(tab)
     assert window(tab)[0] <= view[0] < view[1] <= window(tab)[1]
 

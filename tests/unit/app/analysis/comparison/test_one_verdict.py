@@ -181,7 +181,7 @@ def test_a_change_that_is_too_small_is_shown_with_the_limit_of_its_metric(say: A
     answers = say(bench(1), bench(1, dict.fromkeys(MODELS, 1.08)))
     assert answers.total("compilation_latency_s")[0] == "negligible"
     for text in (answers.page, answers.html, answers.markdown):
-        (label,) = re.findall(r"geometric mean of 4 models: (within \d+%)", text)
+        (label,) = re.findall(r"geomean of 4 models: (within \d+%)", text)
         assert label == "within 10%"
 
 
