@@ -179,8 +179,8 @@ def _refuse_bundle(arguments: SimpleNamespace) -> str | None:
         return "a bundle is a database, which stdout cannot take; give --output a file's name"
     if arguments.no_source:
         return (
-            "a bundle has all that was recorded, source too; record the run with --no-source or import its log with "
-            "--redact-source, and export that"
+            "a bundle has all that was recorded, source too, which is redacted for certain only before it is stored; "
+            "record the run with --no-source or import its log with --redact-source, and export that"
         )
     return None
 

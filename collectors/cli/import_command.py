@@ -29,7 +29,7 @@ from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSo
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
 from compileboard.collectors.store.bundles import MergedRun, is_bundle, merge_bundle
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.terminal import command_hints
 from compileboard.collectors.terminal.values import read_count
@@ -143,6 +143,11 @@ def import_command(
             names=read_names(names),
             lines=lines,
         )
+    except sqlite3.Error as error:  # of this database: one that is read has words of its own
+        refusal = explain(error, db)
+        if lines is not None:
+            lines.fail(refusal)
+        raise refusal from error
     except (StoreError, ValueError, OSError) as error:
         if lines is not None and not isinstance(error, BrokenPipeError):
             lines.fail(error)
@@ -177,9 +182,10 @@ def import_paths(
     # What is not there is said before anything is written.
     bundles, paths = ([], paths) if follow else split_bundles(paths)
     if bundles and options != LoadOptions(again=options.again):
+        label = names.get(Path(bundles[0]).name, bundles[0])
         raise ValueError(
-            f"{bundles[0]} is a bundle, which is taken as it is; give the options about what is stored, names, suites "
-            "and tags to logs alone"
+            f"{label} is a bundle, which is taken as it is; give the options about what is stored, names, suites and "
+            "tags to logs alone"
         )
     groups = [] if follow else join_folders([find(path) for path in paths])
     # Who bounds an import serves the database that it goes into: it is there.
@@ -246,9 +252,8 @@ class _Importing:
 
     def read_bundle(self, path: str, label: str) -> None:
         began_s = time.monotonic()
-        for merged in merge_bundle(
-            self.connection, path, again=self.options.again, most_bytes=self.budget.limits.total_bytes
-        ):
+        most_bytes = self.budget.limits.total_bytes
+        for merged in merge_bundle(self.connection, path, label=label, again=self.options.again, most_bytes=most_bytes):
             self.budget.check(label, merged.record_count)
             done = Imported(
                 merged.run_id,

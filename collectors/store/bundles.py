@@ -24,7 +24,7 @@ from compileboard.collectors.store.connection import (
     write_transaction,
 )
 from compileboard.collectors.store.dashboard.trash import copy_run
-from compileboard.collectors.store.errors import NotAStore, StoreTooNew, explain
+from compileboard.collectors.store.errors import NotAStore, StoreError, StoreNotReadable, StoreTooNew, explain
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.search_index import index_run
@@ -91,18 +91,25 @@ def is_bundle(path: str) -> bool:
 
 
 def merge_bundle(
-    connection: sqlite3.Connection, path: str, *, again: bool = False, most_bytes: int | None = None
+    connection: sqlite3.Connection,
+    path: str,
+    *,
+    label: str | None = None,
+    again: bool = False,
+    most_bytes: int | None = None,
 ) -> Iterator[MergedRun]:
     """Add a bundle's runs under their own ids, each in one transaction; what is here already stays as it is.
 
     A run that was deleted here is left out, unless it is to come `again`. `most_bytes` bounds all texts, unpacked.
+    `label` is what the file is called where that is not its name.
     Raises: NotAStore, StoreTooNew, StoreError.
     """
-    with _open_checked(path, most_bytes) as bundle:
+    name = label or os.path.basename(path)
+    with _open_checked(path, name, most_bytes) as bundle:
         runs = bundle.execute("select id, name from runs order by started_us, id").fetchall()
         if not runs:
-            raise NotAStore(f"{os.path.basename(path)} is a CompileBoard database without runs; expected a bundle.")
-        for run_id, name in runs:
+            raise NotAStore(f"{name} is a CompileBoard database without runs; expected a bundle.")
+        for run_id, run_name in runs:
             with write_transaction(connection):
                 state = _find_state(connection, run_id, again=again)
                 count = 0
@@ -113,7 +120,7 @@ def merge_bundle(
                     _copy_commits(bundle, connection)
                     connection.execute("delete from removed_runs where run_id = ?", (run_id,))
                     (count,) = bundle.execute("select count(*) from events where run_id = ?", (run_id,)).fetchone()
-            yield MergedRun(run_id, name, state, count)
+            yield MergedRun(run_id, run_name, state, count)
     checkpoint(connection)
 
 
@@ -125,9 +132,11 @@ def _find_state(connection: sqlite3.Connection, run_id: str, *, again: bool) -> 
 
 
 @contextmanager
-def _open_checked(path: str, most_bytes: int | None) -> Iterator[sqlite3.Connection]:
-    """Open a bundle for reading, of an older version a migrated copy, once nothing in it can do harm."""
-    name = os.path.basename(path)
+def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqlite3.Connection]:
+    """Open a bundle for reading, of an older version a migrated copy, once nothing in it can do harm.
+
+    What fails later is the other database's, but for a text that is too large to be read.
+    """
     with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
         try:
             with closing(_open_foreign(path)) as bundle:
@@ -141,9 +150,25 @@ def _open_checked(path: str, most_bytes: int | None) -> Iterator[sqlite3.Connect
                 path = copy
             with closing(_open_foreign(path)) as bundle:
                 _check_content(bundle, name, most_bytes)
-                yield bundle
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise explain(error, name) from error
+            raise _explain(error, name) from error
+        with closing(_open_foreign(path)) as bundle:
+            try:
+                yield bundle
+            except sqlite3.DataError as error:
+                raise _explain(error, name) from error
+
+
+def _explain(error: sqlite3.Error | UnicodeDecodeError, name: str) -> StoreError:
+    """Turn an error about somebody's file into words for who was sent it: there is no backup here to restore."""
+    if isinstance(error, sqlite3.DataError):
+        return NotAStore(f"{name} has a text of {MOST_TEXT_BYTES:,} bytes or more; it is refused.")
+    refusal = explain(error, name)
+    return NotAStore(_damaged(name)) if isinstance(refusal, StoreNotReadable) else refusal
+
+
+def _damaged(name: str) -> str:
+    return f"{name} is damaged or cut off; send it again, or export it anew."
 
 
 def _open_foreign(path: str) -> sqlite3.Connection:
@@ -192,7 +217,7 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
         raise NotAStore(f"{name} differs from a CompileBoard database in {other[0][1][:80]!r}; it is refused.")
     state = bundle.execute("pragma quick_check(1)").fetchone()[0]
     if state != "ok" or bundle.execute("pragma foreign_key_check").fetchone() is not None:
-        raise NotAStore(f"{name} is damaged; export it anew.")
+        raise NotAStore(_damaged(name))
     total_bytes = 0
     for table, column in PACKED:
         for (body,) in bundle.execute(f"select {column} from {table}"):  # noqa: S608 - our own names

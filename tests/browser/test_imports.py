@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,6 +72,21 @@ def test_what_is_no_log_or_too_large_is_said_in_words(tab: Page, base: str) -> N
     tab.get_by_role("button", name="Import").click()
     messages.filter(has_text="this server takes 4 MiB at once").wait_for()
     assert tab.get_by_role("progressbar").count() == 0
+
+
+def test_a_bundle_becomes_its_runs_and_one_that_is_cut_off_says_so(tab: Page, base: str) -> None:
+    body = lzma.decompress((DATA / "schema_7" / "team.db.xz").read_bytes())
+    for name, sent in (("team.db", body), ("cut.db", body[: len(body) // 2])):
+        tab.goto(f"{base}/imports")
+        file = {"name": name, "mimeType": "application/vnd.sqlite3", "buffer": sent}
+        tab.locator("input[name=files]").first.set_input_files(file)
+        tab.get_by_role("button", name="Import").click()
+        if name == "cut.db":
+            tab.locator(".import__said", has_text="cut.db is damaged or cut off; send it again").wait_for()
+            continue
+        row = tab.locator("[data-import][data-state=done]", has_text=name)
+        row.get_by_role("link", name="Open the run").click()
+        assert tab.locator("h1").inner_text() == "Fuse the two norms"
 
 
 def test_a_chosen_folder_is_sent_with_its_name(tab: Page, base: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -139,6 +140,10 @@ def point_nowhere(store: sqlite3.Connection) -> None:
     store.execute("update compiles set function_id = 5")
 
 
+def add_text(store: sqlite3.Connection) -> None:
+    store.execute("update runs set command = ?", ("a" * (257 << 20),))
+
+
 def become_newer(store: sqlite3.Connection) -> None:
     store.execute("pragma user_version = 99")
 
@@ -156,7 +161,8 @@ def become_another(store: sqlite3.Connection) -> None:
         (add_index, "differs from a CompileBoard database in 'odd'"),
         (add_column, "differs from a CompileBoard database in 'runs'"),
         (add_bomb, "has a text of 268,435,456 bytes, or more than 268,435,456 bytes of texts."),
-        (point_nowhere, "is damaged; export it anew."),
+        (add_text, "hostile.db has a text of 268,435,456 bytes or more; it is refused."),
+        (point_nowhere, "is damaged or cut off; send it again, or export it anew."),
         (become_newer, "has database version 99; this CompileBoard knows versions up to"),
         (become_another, "is an SQLite database of another program; expected a bundle of CompileBoard."),
     ],
@@ -183,7 +189,34 @@ def test_a_file_that_breaks_off_is_refused(bundle: Path, tmp_path: Path, capsys:
     for size in (16, 100, 5_000, bundle.stat().st_size // 2):
         (tmp_path / "cut.db").write_bytes(bundle.read_bytes()[:size])
         assert collect(["import", str(tmp_path / "cut.db"), "--db", str(tmp_path / "team.db")]) == 2, size
-        assert "Traceback" not in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert size == 16 or "cut.db is damaged or cut off; send it again, or export it anew." in error, (size, error)
+
+
+def test_a_file_of_an_older_version_is_taken_as_its_migrated_self(tmp_path: Path) -> None:
+    packed = Path(__file__).parents[3] / "data" / "schema_7" / "team.db.xz"
+    old, migrated = tmp_path / "old.db", tmp_path / "migrated.db"
+    for path in (old, migrated):
+        path.write_bytes(lzma.decompress(packed.read_bytes()))
+    before = old.read_bytes()
+    migrate(migrated)
+    assert collect(["import", str(old), "--db", str(tmp_path / "team.db")]) == 0
+    assert old.read_bytes() == before
+    app = create_app()
+    run_id = find_id(migrated, "torch2.11-cuda-zoo_graph_breaks")
+    assert read_api(serve(app, tmp_path / "team.db"), run_id) == read_api(serve(app, migrated), run_id)
+
+
+def test_a_file_that_was_uploaded_is_called_by_its_own_name(bundle: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "0001").write_bytes(bundle.read_bytes()[:5_000])
+    names, team = tmp_path / "names.json", tmp_path / "team.db"
+    names.write_text('{"0001": "from ann.db"}')
+    migrate(team)
+    asked = ["import", str(tmp_path / "0001"), "--db", str(team), "--names", str(names), "--progress-lines"]
+    assert collect(asked) == 2
+    assert json.loads(capsys.readouterr().out)["message"].startswith("from ann.db is damaged or cut off")
+    assert collect([*asked, "--name", "x"]) == 2
+    assert json.loads(capsys.readouterr().out)["message"].startswith("from ann.db is a bundle, which is taken as")
 
 
 def test_texts_are_measured_without_unpacking_them() -> None:
