@@ -258,12 +258,12 @@ def _export(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespa
 
 
 def _export_bundle(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace) -> int:
-    run_ids = []
+    run_ids, clock = [], read_command_clock()
     for name in arguments.run.split(","):
-        run = find_run(reader, engine, read_command_clock(), name)
+        run = find_run(reader, engine, clock, name)
         if run is None:
             return fail(f"there is no run {name!r} in this database; `compileboard-collect list` lists the runs")
-        if run.state == "running":
+        if clock.is_running(run.state, run.heartbeat_us):
             return fail(f"run {run.id} is still running; a bundle has whole runs, so export it when it has ended")
         run_ids.append(run.id)
     try:

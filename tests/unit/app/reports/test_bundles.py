@@ -6,6 +6,7 @@ import json
 import lzma
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +24,7 @@ from compileboard.collectors.store.codec import measure_unpacked, pack, pack_lar
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.migrations import migrate
+from tests.unit.app.seed import add_run
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +242,17 @@ def test_what_cannot_be_a_bundle_says_why(
     asked = [] if "--run" in more else ["--run", find_id(explored)]
     assert main(["export", "--db", str(explored), "--format", "bundle", *asked, *more]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_run_is_a_bundle_once_its_recorder_is_silent(
+    database: Path, store: sqlite3.Connection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_run(store, "A", state="running", heartbeat_us=time.time_ns() // 1000)
+    add_run(store, "B", state="running")  # its machine was switched off
+    asked = ["export", "--db", str(database), "--format", "bundle", "--output", str(tmp_path / "b.db"), "--run"]
+    assert main([*asked, "A"]) == 2
+    assert "run A is still running; a bundle has whole runs" in capsys.readouterr().err
+    assert main([*asked, "B"]) == 0 and find_id(tmp_path / "b.db", "train") == "B"
 
 
 def test_a_page_of_a_run_sends_its_bundle(explored: Path, explored_client: FlaskClient, tmp_path: Path) -> None:
