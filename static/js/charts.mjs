@@ -111,7 +111,8 @@ function follow(custom) {
 const whenIdle = globalThis.requestIdleCallback ?? ((task) => setTimeout(task, 50));
 
 export function drawAll(within = document, how = {}) {
-  const waiting = [...within.querySelectorAll("[data-chart]")];
+  // What is folded has no width yet: it is drawn when it is opened.
+  const waiting = [...within.querySelectorAll("[data-chart]")].filter((it) => !it.closest("details:not([open])"));
   // One at a time, when the browser has shown the last and has nothing else to do.
   const next = () => {
     const plot = waiting.shift();
@@ -123,6 +124,7 @@ export function drawAll(within = document, how = {}) {
 }
 
 drawAll();
+document.addEventListener("toggle", ({ target }) => target.open && drawAll(target, { keepRange: true }), true);
 document.addEventListener("themechange", () => drawAll(document, { keepRange: true }));
 // All at once: the browser prints when this returns.
 document.addEventListener("printchange", () => {

@@ -48,8 +48,11 @@ def test_the_suite_sorts_filters_and_leads_to_a_model(tab: Page, suite: str) -> 
 
 def test_a_point_of_a_models_history_opens_what_is_known_of_it(tab: Page, suite: str) -> None:
     tab.goto(f"{suite}/models/Breaky")
-    for chart in tab.locator("[data-chart]").all():
+    tab.locator("#more-charts > summary").click()
+    for chart in tab.locator("#history [data-chart]").all():
         chart.locator(".main-svg").first.wait_for()
+    assert tab.locator("#graphs-chart .main-svg").first.bounding_box()["width"] > 300  # type: ignore[index]
+    tab.locator("#latency-chart").scroll_into_view_if_needed()
     point = tab.locator("#latency-chart .scatterlayer .points path").first
     box = point.bounding_box()
     assert box is not None
@@ -63,6 +66,7 @@ def test_a_point_of_a_models_history_opens_what_is_known_of_it(tab: Page, suite:
 def test_the_command_of_a_point_is_copied(open_tab: Callable[..., Page], suite: str) -> None:
     page = open_tab(permissions=["clipboard-read", "clipboard-write"])
     page.goto(f"{suite}/models/Breaky")
+    page.get_by_text("Command to reproduce: performance").click()
     page.locator("#command").get_by_role("button", name="Copy").click()
     page.get_by_role("button", name="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == COMMAND.format("Breaky")

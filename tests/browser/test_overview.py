@@ -51,4 +51,7 @@ def test_what_matters_is_on_the_first_screen(tab: Page, board: tuple[bool, str])
         assert box and box["y"] + box["height"] <= 900
     assert height <= 1_800
     tab.set_viewport_size({"width": 400, "height": 900})
-    assert tab.evaluate("document.documentElement.scrollHeight") <= 4_000
+    for page in ("", "/models/ranker", "/compare"):
+        tab.goto(address + page)
+        tab.wait_for_load_state("networkidle")
+        assert tab.evaluate("document.documentElement.scrollHeight") <= 4_000, page

@@ -177,7 +177,7 @@ def build_incident_record(reader: sqlite3.Connection, incident_id: str) -> Incid
     stored = get_stored_incident(reader, incident_id)
     if stored is None:
         return None
-    changes = sorted(list_changes_of(reader, [incident_id]), key=_rank)
+    changes = sorted(list_changes_of(reader, [incident_id]), key=rank_change)
     return IncidentRecord(make_incident(stored), changes, list_comments(reader, incident_id))
 
 
@@ -210,7 +210,8 @@ def _find_fixable(reader: sqlite3.Connection, incident: Incident, series: Incide
     return None
 
 
-def _rank(change: SeriesChange) -> tuple[Any, ...]:
+def rank_change(change: SeriesChange) -> tuple[Any, ...]:
+    """Return what sorts the most severe change first."""
     direction = _DIRECTIONS.index(change.direction)
     severity = rank_severity(change)
     return (change.state == "withdrawn", change.subject == "suite", direction, severity, -abs(change.relative or 0))

@@ -34,6 +34,7 @@ from compileboard.app.queries.run.models import (
     list_task_causes,
 )
 from compileboard.app.schema import one_of
+from compileboard.app.screens.fleet.incidents import rank_change
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, fill
 
 
@@ -151,7 +152,7 @@ class ModelScreen:
     selected: ModelSeries
     point: Point
     runs: Mapping[str, TrendRun]
-    changes: Sequence[SeriesChange]
+    changes: Sequence[SeriesChange]  # the most severe first, the recovered last
     parts: Sequence[tuple[ExperimentResult, ResultParts]]
     graph_breaks: Sequence[TaskBreak]
     causes: Sequence[TaskCause]
@@ -218,6 +219,7 @@ def build_model(
     point = _choose_point(selected, run_id)
     row = point.row
     changes = list_series_changes(reader, "model", selected.fields["suite"] or "", [model])
+    changes.sort(key=lambda change: (change.recovered_run_id is not None, *rank_change(change)))
     parts = [(result, get_result_parts(reader, result.id)) for result in point.parts]
     return ModelScreen(
         history=history,

@@ -16,6 +16,7 @@ from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.screens.fleet.comparison import read_comparison
 from compileboard.app.screens.fleet.incidents import build_incident, build_sparkline
+from compileboard.app.screens.fleet.models import build_model
 from compileboard.app.screens.fleet.overview import build_overview, read_overview_filters
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.history import record_history
@@ -122,6 +123,12 @@ def test_a_run_with_worse_models_says_how_many(history: sqlite3.Connection) -> N
         "b765756": ("1 worse", "bad"),
     }
     assert [recent.has_failed for recent in screen.runs].count(True) == 1
+
+
+def test_a_models_page_lists_what_is_still_worse_first(history: sqlite3.Connection) -> None:
+    screen = build_model(history, SqliteEngine(history), "ranker", {}, None)
+    assert [change.metric for change in screen.changes[:2]] == ["speedup", "abs_latency_ms"]
+    assert screen.changes[-1].metric == "passes"  # recovered
 
 
 def test_a_sparkline_is_shaded_while_the_incident_lasts(history: sqlite3.Connection) -> None:

@@ -235,7 +235,7 @@ def test_series_of_one_name_are_told_apart(client: FlaskClient, store: sqlite3.C
     add_results(store, "RUN", MLP, measure(batch_size=64, values={"speedup": 2.5}), measure(mode="training", values={}))
     page = text_of(client, "/models/mlp?batch_size=64")
     assert '<h2 id="series-title">Configurations</h2>' in page
-    assert "Points: inference · float32 · AMD EPYC 9654 · inductor · batch 64" in page
+    assert '<p class="soft">inference · float32 · AMD EPYC 9654 · inductor · batch 64</p>' in page
     assert "2.500×" in page
     assert all(
         text in page for text in ("inference · float32 · AMD EPYC 9654 · inductor · batch 8", "training · float32")
