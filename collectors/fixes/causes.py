@@ -424,6 +424,7 @@ def _make_recompile_cause(
     source_line = guard.source_line or row.source_line or (code.text(row.file, line) or "").strip() or None
     is_after_break = all(member.is_after_break for member in members)
     part = code.find(row.file, line)
+    is_eager = any(member.compile.outcome == "recompile_limit" for member in members)
     facts = RecompileFacts(
         category=guard.category,
         source=guard.source,
@@ -440,6 +441,7 @@ def _make_recompile_cause(
         lines=part.lines if part else (),
         dynamic_sources=tuple(dict.fromkeys(entry for member in own for entry in member.dynamic_sources)),
         torch_version=run.torch_version,
+        is_eager=is_eager,
     )
     return Cause(
         number=0,
@@ -447,7 +449,7 @@ def _make_recompile_cause(
         title=title_recompile(guard.category, guard.source, siblings, dim, values, is_after_break),
         fingerprint=guard.fingerprint,
         saved_us=None,
-        is_eager=any(member.compile.outcome == "recompile_limit" for member in members),
+        is_eager=is_eager,
         event_count=len(members),
         function=row.function,
         file=row.file,

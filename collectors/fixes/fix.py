@@ -95,6 +95,7 @@ class RecompileFacts:
     lines: tuple[str, ...] = ()  # the function's source, where it is kept
     dynamic_sources: tuple[str, ...] = ()  # what torch made dynamic at the recompile: "L['x']:0", "L['n']"
     torch_version: tuple[int, int] = (2, 13)
+    is_eager: bool = False  # a function reached the recompile limit with it
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from compileboard.collectors.fixes.break_sites.statement import Statement, dotte
 from compileboard.collectors.fixes.fix import Fix, RecompileFacts, SuggestedFix
 from compileboard.collectors.fixes.recompiles.attributes import ATTRIBUTE_FIXES
 from compileboard.collectors.fixes.recompiles.global_state import STATE_FIXES
+from compileboard.collectors.fixes.recompiles.limits import LIMIT_FIXES
 from compileboard.collectors.fixes.recompiles.objects import OBJECT_FIXES
 from compileboard.collectors.fixes.recompiles.sizes import SIZE_FIXES
 from compileboard.collectors.fixes.recompiles.sources import (
@@ -31,6 +32,7 @@ RECOMPILE_FIXES: tuple[Fix, ...] = (
     *ATTRIBUTE_FIXES,
     *OBJECT_FIXES,
     *STATE_FIXES,
+    *LIMIT_FIXES,
 )
 _FIXES = {fix.id: fix for fix in RECOMPILE_FIXES}
 ALL_DYNAMIC = "torch._dynamo.config.assume_static_by_default = False"  # what dynamic=True does, for every torch.compile
@@ -52,8 +54,9 @@ _FLOAT = re.compile(r"-?(?:\d+\.\d*|\d*\.?\d+e[-+]?\d+|nan|inf)")
 _COUNT = re.compile(r"(?:\+|-)=")
 _LAYER = re.compile(r"(?:^|_)(?:idx|index|layer|layer_id|depth)$|layer", re.IGNORECASE)
 _LOOP_OR_BRANCH = (
-    r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\],:]*\b{name}\b[^\],:]*\]"
+    r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\],:]*\b{name}\b[^\],:]*\]\("
 )
+_SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
 _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
@@ -68,6 +71,8 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
     else:
         choose = _BY_CATEGORY.get(facts.category)
         chosen = choose(facts) if choose else {}
+    if facts.is_eager:  # what is needed once costs every call here
+        chosen = {f"{key}-at-the-limit" if _FIXES[key].is_needless else key: chosen[key] for key in chosen}
     return [
         SuggestedFix(_FIXES[key], _fill(_FIXES[key].title, facts), settings=settings)
         for key, settings in chosen.items()
@@ -124,7 +129,9 @@ def _list_dimensions(facts: RecompileFacts) -> list[tuple[str, int | None]]:
     """List what is to be marked together: what torch made dynamic, else what failed in the same way."""
     parsed = [parse_dynamic_source(entry) for entry in facts.dynamic_sources]
     known = [dimension for dimension in parsed if dimension is not None]
-    return list(known) or [(source, facts.dim) for source in (facts.source, *facts.siblings) if source]
+    own: list[tuple[str, int | None]] = [(source, facts.dim) for source in (facts.source, *facts.siblings) if source]
+    listed = list(known) or own
+    return [(source, dim) for source, dim in listed if not _BREAK_VALUE.search(source)]
 
 
 def _dynamic(sources: Sequence[tuple[str, int | None]], facts: RecompileFacts) -> tuple[str, ...]:
@@ -206,8 +213,7 @@ def _list_positions(node: ast.AST, statement: Statement) -> Sequence[ast.AST]:
     """List the numbers beside other dimensions, as in `x[:, position]`: torch compiles each of them in."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
         return []
-    called = statement.parents.get(node)
-    if isinstance(called, ast.Call) and called.func is node:  # `layers[i, j](x)`
+    if _is_called(node, statement):
         return []
     return [part for part in node.slice.elts if not isinstance(part, ast.Slice)]
 
@@ -224,18 +230,40 @@ def _list_decided(node: ast.AST, statement: Statement) -> Sequence[ast.AST]:
         return [node]
     if isinstance(node, ast.Call):
         return node.args if dotted_name(node.func) == "range" else []
-    if isinstance(node, ast.Subscript) and not any(isinstance(part, ast.Slice) for part in ast.walk(node.slice)):
-        return [] if _list_positions(node, statement) else [node.slice]
+    if isinstance(node, ast.Subscript) and _is_called(node, statement):
+        return [node.slice]
     return []
+
+
+def _list_subscripts(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
+    """List the numbers alone in brackets, as in `x[k]`: of a tensor or a list, which is not recorded."""
+    if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Tuple | ast.Slice):
+        return []
+    return [node.slice]
+
+
+def _is_called(node: ast.Subscript, statement: Statement) -> bool:
+    """Return True for `layers[k](x)`, which is no tensor's."""
+    called = statement.parents.get(node)
+    return isinstance(called, ast.Call) and called.func is node
 
 
 def _writes(node: ast.AST) -> str | None:
     return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
 
 
+def _is_subscript(facts: RecompileFacts) -> bool:
+    """Return True if the line has the number alone in brackets, and no loop or branch on it."""
+    return not _is_in_loop_or_branch(facts) and _is_written_in(facts, _list_subscripts, _SUBSCRIPT)
+
+
 def _int(facts: RecompileFacts) -> Chosen:
     if _is_position(facts):
         return {"int-that-is-a-position": ()}
+    if _is_subscript(facts):
+        if _needs_value(facts):  # a tensor's subscript is dynamic from its second value on
+            return {"int-that-picks-from-a-list": (), "variants-that-stay": ()}
+        return {"int-that-subscripts-a-tensor": _dynamic(_source(facts), facts), "int-that-picks-from-a-list": ()}
     if _needs_value(facts):
         return {"int-that-the-code-needs": (), "variants-that-stay": ()}
     return {"int": _dynamic(_source(facts), facts)}
@@ -245,6 +273,8 @@ def _needed_int(facts: RecompileFacts) -> Chosen:
     """Choose for an int of an object or of the module that its line needs at the compile; empty where it does not."""
     if _is_position(facts):
         return {"int-that-is-a-position": ()}
+    if _is_subscript(facts):
+        return {"int-that-subscripts-a-tensor": (), "int-that-picks-from-a-list": ()}
     return {"int-that-the-code-needs": ()} if _is_in_loop_or_branch(facts) else {}
 
 

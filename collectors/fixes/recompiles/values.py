@@ -22,6 +22,19 @@ _INTS = _call_with(_PLAIN, "2, 3, 4")
 _FLOATS = _call_with(_PLAIN, "0.2, 0.3, 0.4")
 _LOOP = _call_with("def f(x, value):\n    for _ in range(value):\n        x = x * 2\n    return x", "2, 3, 4")
 _POSITIONS = _call_with("def f(x, value):\n    return x.expand(2, 3)[:, value] * 2", "0, 1, 2")
+_SUBSCRIPT = _call_with("def f(x, value):\n    return x[value] * 2", "0, 2")
+_LIST = """\
+import torch
+
+scales = [torch.full((3,), float(number)) for number in range(3)]
+
+def f(x, value):
+    return x * scales[value]
+
+compiled, x, result = torch.compile(f), torch.ones(3), []
+for value in (0, 1, 2):
+    result.append(compiled(x, value))
+"""
 _FLOAT_BRANCH = _call_with("def f(x, value):\n    return x * value if value > 0.25 else x * 2", "0.2, 0.3, 0.4")
 _DROPOUT = """\
 import torch
@@ -101,6 +114,36 @@ for value in (2, 3, 4):
             _POSITIONS,
             ("[:, value] * 2", ".index_select(1, value).squeeze(1) * 2"),
             ("compiled(x, value)", "compiled(x, torch.tensor([value]))"),
+        ),
+    ),
+    Fix(
+        id="int-that-subscripts-a-tensor",
+        kind="recompile",
+        keys=("int_value", "global_value", "module_attribute"),
+        title="If {source} subscripts a tensor, make it a one-element tensor and select with `index_select`",
+        applies="An int is alone in brackets. A tensor's becomes dynamic, a list's does not.",
+        cost="The dimension stays, with size 1: squeeze it. Negative positions are an error.",
+        before=_SUBSCRIPT,
+        after=edit_program(
+            _SUBSCRIPT,
+            ("x[value] * 2", "x.index_select(0, value).squeeze(0) * 2"),
+            ("compiled(x, value)", "compiled(x, torch.tensor([value]))"),
+        ),
+        settings=("torch.compiler.config.dynamic_sources = \"L['value']\"",),
+    ),
+    Fix(
+        id="int-that-picks-from-a-list",
+        kind="recompile",
+        keys=("int_value", "global_value", "module_attribute"),
+        title="If {source} picks a tensor from a list, pick it in the caller and pass the tensor",
+        applies="Each number picks another object at the compile.",
+        cost="None. A module that is passed recompiles for each.",
+        before=_LIST,
+        after=edit_program(
+            _LIST,
+            ("f(x, value)", "f(x, scale)"),
+            ("x * scales[value]", "x * scale"),
+            ("(x, value))", "(x, scales[value]))"),
         ),
     ),
     Fix(

@@ -20,6 +20,7 @@ OTHER_FIRST = {
     "value-after-a-break": "size-of-an-input",
     "size-after-a-break": "size-of-an-input",
     "variants-that-stay": "int-that-the-code-needs",
+    "size-zero-or-one-branch-at-the-limit": "size-zero-or-one",  # its branch is not recorded
 }
 
 
