@@ -5,6 +5,9 @@ model, or a cause that is new in both. Two things differ from what only overlapp
 
 - a gradual change spans many runs and joins gradual ones alone: it would chain every step of half a year;
 - changes of several models between the same two runs join where none has a cause of its own, as after a new driver.
+
+A measured number without a cause joins a change of its model that has one in the run next to it: one noisy run beside a
+step moves its range by a run.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from compileboard.app.analysis.incidents.messages import find_metric_of
 from compileboard.app.queries.dashboard.incidents import StoredIncident
 from compileboard.app.queries.dashboard.series_changes import SeriesChange
 from compileboard.collectors.store.dashboard.incidents import IncidentMove
@@ -69,6 +73,7 @@ def group_changes(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> 
                 keyed.setdefault(key, []).append(position)
     for positions in keyed.values():
         _join_overlapping(groups, positions, spans)
+    _join_touching(groups, changes, spans)
     _attach_suites(groups, changes, spans)
     _join_withdrawn(groups, changes, spans)
     members: dict[int, list[SeriesChange]] = {}
@@ -116,6 +121,28 @@ def _join_overlapping(groups: _Groups, positions: Iterable[int], spans: Sequence
             groups.join(newest[1], position)
         if newest is None or span.end > newest[0]:
             newest = (span.end, position)
+
+
+def _join_touching(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:
+    """Join each measured step without a cause with the only incident of its model that begins or ends beside it."""
+    steps = [
+        (position, change, span)
+        for position, (change, span) in enumerate(zip(changes, spans))
+        if span is not None and change.subject == "model" and change.kind == "step"
+    ]
+    explained = [(position, change, span) for position, change, span in steps if list_cause_keys(change)]
+    known = {groups.find(position) for position, _change, _span in explained}
+    for position, change, span in steps:
+        if groups.find(position) in known or find_metric_of(change).kind == "count":
+            continue
+        beside = {
+            groups.find(number)
+            for number, other, reach in explained
+            if (other.model, other.direction) == (change.model, change.direction)
+            and (reach.start == span.end or reach.end == span.start)
+        }
+        if len(beside) == 1:
+            groups.join(beside.pop(), position)
 
 
 def _attach_suites(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:

@@ -333,7 +333,7 @@ def test_a_recovery_is_not_sent_where_nobody_was_told_or_it_is_ignored(
 
 def test_incidents_that_merge_are_not_sent_again(sender: Sender, store: sqlite3.Connection) -> None:
     keep(store, make_change(id="a"))
-    keep(store, make_change(id="b", metric="abs_latency_ms", **LATER))
+    keep(store, make_change(id="b", metric="graph_breaks", **LATER))
     sender.send()
     assert len(list_ids(sender.hook.documents[0])) == 2
     keep(store, make_change(id="c", metric="recompiles", high_run_id=RUNS[2]))

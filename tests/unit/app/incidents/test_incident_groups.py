@@ -51,15 +51,34 @@ def test_changes_of_a_model_join_where_their_ranges_overlap(
     assert group(store, *changes) == ([{"a", "b"}] if is_one else [{"a"}, {"b"}])
 
 
+BROKEN = ALONE | {"causes": [{"kind": "graph_break", "word": "new", "label": "x", "break_id": "0" * 16}]}
+
+
+@pytest.mark.parametrize(
+    ("measured", "is_one"),
+    [
+        ({"metric": "abs_latency_ms"}, True),
+        ({"metric": "graph_breaks"}, False),  # a count is not noisy
+        ({"metric": "abs_latency_ms", "model": "other"}, False),
+        ({"metric": "abs_latency_ms", "direction": "better"}, False),
+        ({"metric": "abs_latency_ms", "kind": "drift"}, False),
+    ],
+)
+def test_a_number_without_a_cause_joins_one_with_a_cause_in_the_next_run(
+    store: sqlite3.Connection, measured: dict[str, Any], is_one: bool
+) -> None:
+    changes = (make_change(id="a", **LATE, evidence=BROKEN), make_change(id="b", **EARLY, **measured, evidence=ALONE))
+    assert group(store, *changes) == ([{"a", "b"}] if is_one else [{"a"}, {"b"}])
+
+
 def test_models_that_share_a_new_cause_join(store: sqlite3.Connection) -> None:
     driver = ALONE | {"environment": [{"word": "driver", "before": "570", "now": "580"}]}
-    broken = ALONE | {"causes": [{"kind": "graph_break", "word": "new", "label": "x", "break_id": "0" * 16}]}
     assert group(
         store,
         make_change(id="a", model="m1", **EARLY, evidence=driver),
         make_change(id="b", model="m2", **WIDE, evidence=driver),
-        make_change(id="c", model="m3", **EARLY, evidence=broken),
-        make_change(id="d", model="m4", **WIDE, evidence=broken),
+        make_change(id="c", model="m3", **EARLY, evidence=BROKEN),
+        make_change(id="d", model="m4", **WIDE, evidence=BROKEN),
     ) == [{"a", "b"}, {"c", "d"}]
 
 
