@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.repros import MOST_REPROS
+from tests.integration.repro.spooled_repros import PLANTED, Spooled, observe
 from tests.programs import planted
-from tests.tools.spooled_repros import PLANTED, Spooled, observe
 
 pytestmark = pytest.mark.torch
 RUNTIME = """
