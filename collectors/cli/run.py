@@ -11,10 +11,12 @@ import click
 
 from compileboard.collectors.cli.common import db_option, print_message, tag_option
 from compileboard.collectors.cli.retry import pick_up
+from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES
 from compileboard.collectors.store.errors import StoreError, describe_error
 from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
 from compileboard.collectors.terminal.progress_line import ProgressLine, count_text, counts_text, progress_line
-from compileboard.command_line import Choice, Command
+from compileboard.collectors.terminal.values import read_size
+from compileboard.command_line import Choice, Command, Value
 from compileboard.exit_codes import REFUSED
 
 if TYPE_CHECKING:
@@ -46,6 +48,21 @@ if TYPE_CHECKING:
     help="Environment variable to store too; repeatable. TORCH* always are, secrets never.",
 )
 @click.option(
+    "--repro",
+    multiple=True,
+    type=Choice(("crash", "accuracy")),
+    help="Capture more than graphs that raise; repeatable. crash: the graph that runs when a process dies; accuracy: "
+    "each graph whose first call differs from eager and float64, which takes two more calls.",
+)
+@click.option(
+    "--repro-inputs",
+    type=Value(read_size),
+    is_flag=False,
+    flag_value=str(DEFAULT_VALUES_BYTES),
+    metavar="[SIZE]",
+    help="Store the values of a captured graph's inputs too, up to SIZE a graph (default 64MiB).",
+)
+@click.option(
     "--stack-room",
     is_flag=True,
     help="Start Python programs with room on CPython's frame stack, whose chunks can slow compiled models.",
@@ -66,6 +83,8 @@ def run(
     level: str,
     no_source: bool,
     quiet: bool,
+    repro: tuple[str, ...],
+    repro_inputs: int | None,
     diff_branch: str | None,
     tags: tuple[tuple[str, str], ...],
     **options: Any,
@@ -82,7 +101,11 @@ def run(
     if no_source and level == "full":
         print_message("--level full keeps torch's trace, which is full of source code; it cannot go with --no-source")
         return REFUSED
+    if no_source and repro_inputs:
+        print_message("--repro-inputs keeps the values of tensors; it cannot go with --no-source")
+        return REFUSED
     options |= {"level": level, "keep_source": not no_source}
+    options |= {"repro": tuple(dict.fromkeys(repro)), "repro_inputs_bytes": repro_inputs or 0}
     try:
         check_program(list(command), os.environ)
         with unhindered("what earlier commands left cannot be recorded"):
@@ -138,9 +161,13 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
     if refused is not None:
         raise refused
     if launch and launch.recording.trouble is None and not quiet:
+        from compileboard.collectors.terminal.graph_checks import describe_graph_checks
+
         with unhindered("the records cannot be counted"):
             for line in closing_lines(db, launch.manifest.run_id):
                 print_message(line)
+            if "accuracy" in launch.manifest.repro:
+                print_message(describe_graph_checks(db, launch.manifest.run_id))
     return outcome
 
 

@@ -16,7 +16,10 @@ RUNTIME_FAILED = "runtime_failed"
 CUDAGRAPH_SKIP = "cudagraph_skip"
 REPRO = "repro"  # metadata: ReproCaptured's fields without its programs; payload: {"program": …, "dynamo_program": …}
 REPRO_VALUES = "repro_values"  # metadata: position and digest; payload: the body
-HOOK_RECORDS = frozenset((PROCESS_STARTED, SNAPSHOT, CONFIG, RUNTIME_FAILED, CUDAGRAPH_SKIP, REPRO, REPRO_VALUES))
+GRAPH_CHECKED = "graph_checked"  # metadata: a graph's verdict of --repro=accuracy
+HOOK_RECORDS = frozenset(
+    (PROCESS_STARTED, SNAPSHOT, CONFIG, RUNTIME_FAILED, CUDAGRAPH_SKIP, REPRO, REPRO_VALUES, GRAPH_CHECKED)
+)
 
 # What becomes an event, seen alike by the hooks and in a log.
 COMPILE_START = "dynamo_start"
@@ -51,6 +54,7 @@ KEPT_WHOLE = frozenset(
         "artifact:dynamo_cache_bypass",
         "artifact:precompile_cache_bypass",
         "artifact:compiled_autograd_compile_reasons",
+        GRAPH_CHECKED,
     )
 )
 EVENTS = frozenset((COMPILE_START, GRAPH_BREAK, RECOMPILE, COMPILE_ERROR, *METRICS, *CACHES, *KEPT_WHOLE))

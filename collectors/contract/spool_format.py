@@ -2,6 +2,8 @@
 
     PROCESS.jsonl    a process's records, a line each; PROCESS.2.jsonl where its first file was taken from it
     PROCESS.losses   what it could not write, counted by reason: a JSON object in room reserved at its start
+    PROCESS.graphs   with --repro=crash: the record of each compiled graph's repro, a line each, until a clean end
+    PROCESS.running  with it: where in that file is the graph that runs now, and the one that ran last
     run.json         which run it is and which database it is for: the manifest
     said.events      the journal: events that a command of ours adds, a line each
     recorder.lock    held by the one process that records the spool
@@ -15,6 +17,8 @@ from __future__ import annotations
 RECORDS_SUFFIX = ".jsonl"
 LOSSES_SUFFIX = ".losses"
 LOSSES_BYTES = 4096  # eight reasons of 200 characters, escaped
+GRAPHS_SUFFIX, RUNNING_SUFFIX = ".graphs", ".running"
+RUNNING_BYTES = 16  # two 8-byte numbers, of the running graph and of the last: a line's offset and 1; 0 for none
 MANIFEST_NAME = "run.json"
 JOURNAL_NAME = "said.events"
 LOCK_NAME = "recorder.lock"

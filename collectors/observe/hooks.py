@@ -44,7 +44,7 @@ class Hooks:
         self.capabilities = torch_compat.probe()
         self.spool = Spool(folder, run_id, config.database, self._describe)
         self.guard = HookGuard(self.spool.losses)
-        self.repros = ReproCapture(self.spool.write, self.guard, self.redact, config)
+        self.repros = ReproCapture(self.spool, self.guard, self.redact, config)
         self.failures = runtime_failures.RuntimeFailures(
             self._write_failure, self.guard, self.redact, self.repros.add_running
         )
@@ -55,6 +55,9 @@ class Hooks:
         self._settings_recorded = False
         self._snapshot_due_s = 0.0
         self._skips_hooked = False
+        self._inductor_hooked = False
+        self._graph_watch: Any = None  # what --repro asks for
+        self._running: Any = None
         self._lists = ListReader(torch_release())
         self._add_missing_events()
 
@@ -74,6 +77,9 @@ class Hooks:
         self._hook_skips()
         self._watch_compiled_code()
         self._replace("repro_backend_calls", self.repros.wrap_backend_call)
+        if self.config.repro:
+            with self.guard:
+                self._watch_graphs()
         atexit.register(self._at_exit)
         util = sys.modules.get("multiprocessing.util")
         if util is not None:  # its forked workers end by os._exit, past atexit
@@ -85,6 +91,8 @@ class Hooks:
         """Remove the hooks, leaving alone what somebody else has put over them."""
         self.failures.end()
         self._snapshot(final=True)
+        if self._running is not None:
+            self._running.end()
         runtime_failures.watch(None)
         for module, attribute, original, ours in reversed(self._replaced):
             for holder in [module, *torch_compat.holders(ours, attribute)]:
@@ -128,6 +136,26 @@ class Hooks:
                     "backward_calls", lambda original: runtime_failures.make_function_init(original, self.guard)
                 )
             runtime_failures.watch(self.failures)
+
+    def _watch_graphs(self) -> None:
+        """Stand around each compiled graph; only where --repro asks for it is inductor loaded for this."""
+        from .repro.accuracy import AccuracyCheck
+        from .repro.running import RunningGraphs
+        from .repro.watching import GraphWatch
+
+        self._running = RunningGraphs(self.spool)
+        check = AccuracyCheck(self.repros, self.spool.write, self.guard)
+        watch = self._graph_watch = GraphWatch(
+            self.repros, self._running, check, self.guard, self.config, self._hook_inductor
+        )
+        self._replace("repro_backend_calls", watch.wrap_backend_call)
+
+    def _hook_inductor(self, is_used: bool) -> None:
+        if not self._inductor_hooked:
+            if is_used:
+                torch_compat.load("repro_compiles")
+            compiles = self._replace("repro_compiles", self._graph_watch.wrap_compiler)
+            self._inductor_hooked = self._replace("repro_graph_calls", self._graph_watch.wrap_post_compile) and compiles
 
     # -- what is seen
 
@@ -242,12 +270,16 @@ class Hooks:
     def _at_exit(self) -> None:
         self.failures.end(runtime_failures.find_end())
         self._snapshot(final=True)
+        if self._running is not None:
+            self._running.end()
 
     def after_fork(self) -> None:
         """Begin as a new process: configurations are written again, counts start anew."""
         self.spool.after_fork()
         self.failures.clear()
         self.repros.clear()
+        if self._running is not None:
+            self._running.clear()
         self._known_configs.clear()
         self._settings_recorded = False
         self._snapshot_due_s = 0.0

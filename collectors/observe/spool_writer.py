@@ -69,6 +69,10 @@ class Spool:
         """Append one record. A failure is counted under its reason."""
         if self.closed or not (self._is_ours() or self.open()):
             return
+        self._append(self.encode(name, metadata, payload, context, extra))
+
+    def encode(self, name: str, metadata: Any, payload: Any = None, context: Any = None, extra: Any = None) -> bytes:
+        """Return a record as its line, without the line's end."""
         record: dict[str, Any] = {
             "s": next(self._sequence),
             "t": time.time_ns() // 1000,
@@ -81,7 +85,7 @@ class Spool:
             record["c"] = context
         if extra:
             record["x"] = extra
-        self._append(_ENCODER.encode(record).encode("utf-8", "backslashreplace"))
+        return _ENCODER.encode(record).encode("utf-8", "backslashreplace")
 
     def _is_ours(self) -> bool:
         """Return True if the descriptor is still our file, and the file still in its folder.

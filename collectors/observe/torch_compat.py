@@ -61,6 +61,18 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.9-2.13",
         "no repro of what inductor's code raises while it runs",
     ),
+    "repro_graph_calls": (
+        "torch._inductor.output_code",
+        "CompiledFxGraph.post_compile",
+        "2.6-2.13",
+        "no --repro=crash and no --repro=accuracy",
+    ),
+    "repro_compiles": (
+        "torch._inductor.compile_fx",
+        "wrap_compiler_debug",
+        "2.6-2.13",
+        "no --repro=accuracy of what AOTAutograd gives to the compiler",
+    ),
     "skip_code": ("torch._dynamo.eval_frame", "skip_code", "2.4-2.13", "compiled code is not watched"),
     "config_defaults": ("torch._dynamo.config", "_config", "2.4-2.13", "no list of changed settings"),
 }

@@ -28,6 +28,7 @@ from compileboard.collectors.pipeline.sqlite_sink import SqliteSink, explained
 from compileboard.collectors.pipeline.trace_source import read_hooked_log
 from compileboard.collectors.runs.git import build_history_event
 from compileboard.collectors.runs.page_faults import FaultWatch
+from compileboard.collectors.spool.crashes import promote_crashes
 from compileboard.collectors.spool.lock import writers_alive
 from compileboard.collectors.spool.manifest import Manifest
 from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS
@@ -145,6 +146,8 @@ class Recorder:
         m = self.manifest
         if m.ended_us is None:
             return
+        if not writers_alive(self.folder) and promote_crashes(self.folder, m.signal):
+            self.step()
         with explained(m.database):
             self._read_traces()
         self._store_history(HISTORY_MOST_S)

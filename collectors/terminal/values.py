@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 
 def read_count(text: str) -> int:
@@ -69,3 +70,18 @@ def read_tag(text: str) -> tuple[str, str]:
     """
     key, value = read_key(text, "KEY=VALUE or a word")
     return ("tag", key) if value is None else (key, value)
+
+
+_SIZE = re.compile(r"(\d+)\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)
+
+
+def read_size(text: str) -> int:
+    """Read a size: 1000000, 64MiB, 2G.
+
+    Units: bytes
+    Raises: ValueError in words.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not int(match[1]):
+        raise ValueError(f"{text!r} is no size; write for example 1000000, 64MiB or 2G")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[(match[2] or "").lower()]

@@ -27,6 +27,7 @@ from ...contract.run_config import RunConfig
 from ...contract.secrets import scrub_text
 from .. import torch_compat
 from ..hook_guard import HookGuard
+from ..spool_writer import Spool
 from . import inputs as repro_inputs
 from . import origins, preload, script
 from .origins import FailedGraph
@@ -37,14 +38,14 @@ MOST_FUNCTIONS = 10_000
 # Dynamo's and autograd's own control flow: nothing has failed.
 CONTROL_FLOW = frozenset(("SkipFrame", "RestartAnalysis", "Unsupported", "_StopRecomputationError"))
 _TARGET = re.compile(r"^\s*target: (\S+)$", re.MULTILINE)  # of inductor's LoweringException
-WriteRecord = Callable[[str, dict[str, Any], Any, Any], None]
 
 
 class ReproCapture:
     """Captures of one process: one a graph, at most MOST_REPROS."""
 
-    def __init__(self, write: WriteRecord, guard: HookGuard, redact: Callable[[Any], Any], config: RunConfig) -> None:
-        self._write = write
+    def __init__(self, spool: Spool, guard: HookGuard, redact: Callable[[Any], Any], config: RunConfig) -> None:
+        self._spool = spool
+        self._write = spool.write
         self._guard = guard
         self._redact = redact
         self._config = config
@@ -95,6 +96,35 @@ class ReproCapture:
                 failed.arguments = arguments if is_asked else ()
                 self._add(failed, error, context, failure_position=failure_position)
 
+    def add_wrong(
+        self, graph: FailedGraph, dynamo: FailedGraph | None, context: Any, accuracy: dict[str, Any]
+    ) -> int | None:
+        """Capture a graph whose answers are wrong; return its position, None if it is not kept."""
+        before = self.count
+        self._add(graph, None, context, dynamo=dynamo, backend=(dynamo or graph).backend, accuracy=accuracy)
+        return before if self.count > before else None
+
+    def encode_running(self, graph: FailedGraph, dynamo: FailedGraph | None, context: Any) -> bytes | None:
+        """Return the record of a repro that is one only if the process dies while its graph runs."""
+        program, described, symbols = self._write_program(graph)
+        if program is None:
+            return None
+        dynamo_program: str | None = None
+        dynamo_inputs: tuple[ReproInput, ...] = ()
+        if dynamo is not None:
+            dynamo_program, dynamo_inputs, _ = self._write_program(dynamo)
+        manifest = replace(
+            self._describe(graph, None, context, (dynamo or graph).backend),
+            kind="crash",
+            inputs=described,
+            dynamo_inputs=dynamo_inputs,
+            symbols=symbols,
+            node_count=script.count_calls(program),
+        )
+        fields = {"position": MOST_REPROS, "manifest": dump_manifest(manifest)}
+        payload = {"program": program, "dynamo_program": dynamo_program}
+        return self._spool.encode(record_names.REPRO, fields, payload, context)
+
     def _remember(self, output: Any) -> None:
         code = getattr(getattr(output, "root_tx", None), "f_code", None)
         if isinstance(code, CodeType) and len(self._functions) < MOST_FUNCTIONS:
@@ -126,12 +156,13 @@ class ReproCapture:
     def _add(
         self,
         failed: FailedGraph,
-        error: BaseException,
+        error: BaseException | None,
         context: Any,
         *,
         dynamo: FailedGraph | None = None,
         backend: Any = None,
         failure_position: int | None = None,
+        accuracy: dict[str, Any] | None = None,
     ) -> None:
         if self.count >= MOST_REPROS:
             self._guard.losses[f"repros beyond the first {MOST_REPROS} of this process"] += 1
@@ -145,36 +176,33 @@ class ReproCapture:
             return
         self._digests.add(digest)
         position = self._next_position()
-        _mark(error, position)
+        if error is not None:
+            _mark(error, position)
         dynamo_program: str | None = None
         dynamo_inputs: tuple[ReproInput, ...] = ()
+        bodies: dict[str, str] = {}  # of storages, by digest: the program's graph and dynamo's have most in common
         if dynamo is not None and dynamo is not failed:
             with self._guard:
                 dynamo_program, dynamo_inputs, more = self._write_program(dynamo)
                 symbols = {**more, **symbols}
-                dynamo_inputs = self._keep_values(dynamo_inputs, dynamo, position)
-        described = self._keep_values(described, failed, position)
+                dynamo_inputs = self._keep_values(dynamo_inputs, dynamo, bodies)
+        described = self._keep_values(described, failed, bodies)
         manifest = self._describe(failed, error, context, backend)
+        if accuracy is not None:
+            message = f"{accuracy['value']}: error {accuracy['error']} beside eager's own {accuracy['eager_error']}"
+            manifest = replace(
+                manifest, kind="accuracy", error_type="AccuracyError", message=message, accuracy=accuracy
+            )
         manifest = replace(manifest, inputs=described, dynamo_inputs=dynamo_inputs, symbols=symbols)
         if manifest.node_count is None:
             manifest = replace(manifest, node_count=script.count_calls(program))
-        self.write_repro(position, manifest, program, dynamo_program, context, failure_position)
-
-    def write_repro(
-        self,
-        position: int,
-        manifest: ReproManifest,
-        program: str,
-        dynamo_program: str | None,
-        context: Any,
-        failure_position: int | None = None,
-    ) -> None:
-        """Write a repro's record."""
         fields: dict[str, Any] = {"position": position, "manifest": dump_manifest(manifest)}
         if failure_position is not None:
             fields["failure_position"] = failure_position
         payload = {"program": program, "dynamo_program": dynamo_program}
         self._write(record_names.REPRO, fields, payload, context)
+        for digest, body in bodies.items():
+            self._write(record_names.REPRO_VALUES, {"position": position, "digest": digest}, body, None)
 
     def _next_position(self) -> int:
         position = self.count
@@ -198,7 +226,7 @@ class ReproCapture:
         return script.trim_script(text, os.environ, keep_source=keep_source), described, symbols
 
     def _keep_values(
-        self, described: tuple[ReproInput, ...], failed: FailedGraph, position: int
+        self, described: tuple[ReproInput, ...], failed: FailedGraph, bodies: dict[str, str]
     ) -> tuple[ReproInput, ...]:
         most_bytes = self._config.repro_inputs_bytes
         if not most_bytes:
@@ -206,22 +234,15 @@ class ReproCapture:
         if not self._config.keep_source:
             return tuple(replace(e, values=WITHHELD) if e.kind == "tensor" else e for e in described)
         values = origins.match_arguments(described, failed)
-        written: set[str] = set()
+        return repro_inputs.keep_values(described, values, most_bytes, bodies.setdefault)
 
-        def write(digest: str, body: str) -> None:
-            if digest not in written:
-                written.add(digest)
-                self._write(record_names.REPRO_VALUES, {"position": position, "digest": digest}, body, None)
-
-        return repro_inputs.keep_values(described, values, most_bytes, write)
-
-    def _describe(self, failed: FailedGraph, error: BaseException, context: Any, backend: Any) -> ReproManifest:
+    def _describe(self, failed: FailedGraph, error: BaseException | None, context: Any, backend: Any) -> ReproManifest:
         from ..runtime_failures import write_traceback
 
-        root = origins.root_cause(error)
-        message = self._clean(_text_of(root), MOST_ERROR_CHARS)
+        root = origins.root_cause(error) if error is not None else None
+        message = self._clean(_text_of(root), MOST_ERROR_CHARS) if root is not None else None
         code = self._functions.get(tuple(context or ()))
-        target = _TARGET.search(message)
+        target = _TARGET.search(message or "")
         is_wrong = type(root).__name__ == "AccuracyError"
         settings = {
             kind: {name: entry["value"] for name, entry in changed.items()}
@@ -231,14 +252,14 @@ class ReproCapture:
             kind="accuracy" if is_wrong else "compile" if failed.is_compiling else "runtime",
             level=failed.level,
             phase=failed.phase,
-            error_type=type(root).__name__,
+            error_type=type(root).__name__ if root is not None else None,
             message=message,
-            traceback=self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS),
+            traceback=self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS) if error is not None else None,
             operation=target[1] if target else None,
             function=getattr(code, "co_qualname", code.co_name) if code else None,
             file=preload.relative_path(code.co_filename) if code else None,
             line=code.co_firstlineno if code else None,
-            backend=_name_of(backend),
+            backend=origins.backend_name(backend),
             node_count=origins.count_nodes(failed.graph) if failed.graph is not None else None,
             settings=self._clean_values(settings),
             versions=_versions(),
@@ -294,12 +315,6 @@ def _text_of(error: BaseException) -> str:
 
 def _is_parameter(value: Any) -> bool:
     return isinstance(value, sys.modules["torch"].nn.Parameter)
-
-
-def _name_of(backend: Any) -> str | None:
-    backend = getattr(backend, "_torchdynamo_orig_backend", backend)
-    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
-    return str(name) if name is not None else type(backend).__name__ if backend is not None else None
 
 
 def _versions() -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...contract.repros import FREED, KEPT, MOST_STORAGE_BYTES, TOO_LARGE, ReproInput, Size
 
-WriteValues = Callable[[str, str], None]  # a storage's digest and body
+WriteValues = Callable[[str, str], object]  # a storage's digest and body
 
 
 class InputReader:

@@ -34,6 +34,7 @@ class FailedGraph:
     graph: Any = None  # torch.fx.GraphModule
     inputs: Sequence[Any] = ()  # as the compiler got them: mostly without values
     live: dict[str, Any] = field(default_factory=dict)  # values that still are there when it ran, by name
+    backend: Any = None
     arguments: tuple[Any, ...] = ()  # of the call around it, in whose order its inputs mostly are
 
 
@@ -166,6 +167,13 @@ def placeholder_names(graph: Any) -> list[str]:
 def count_nodes(graph: Any) -> int:
     """Count the call nodes of a graph."""
     return sum(node.op.startswith("call_") for node in graph.graph.nodes)
+
+
+def backend_name(backend: Any) -> str | None:
+    """Return what a backend is called."""
+    backend = getattr(backend, "_torchdynamo_orig_backend", backend)
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
+    return str(name) if name is not None else type(backend).__name__ if backend is not None else None
 
 
 def write_script(graph: Any, inputs: Sequence[Any]) -> str | None:

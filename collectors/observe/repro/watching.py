@@ -1,0 +1,143 @@
+"""Stand around each compiled graph, where `--repro=crash` or `--repro=accuracy` asks for it."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ...contract.run_config import RunConfig
+from .. import torch_compat
+from ..hook_guard import HookGuard
+from . import origins
+from .accuracy import AccuracyCheck
+from .capture import ReproCapture
+from .origins import FailedGraph
+from .running import RunningGraphs
+
+WATCHED = "__compileboard_watched__"
+
+
+class GraphWatch:
+    """Watch of the graphs of one process: which one runs, and whether its answers are right."""
+
+    def __init__(
+        self,
+        capture: ReproCapture,
+        running: RunningGraphs,
+        check: AccuracyCheck,
+        guard: HookGuard,
+        config: RunConfig,
+        prepare: Callable[[bool], None],
+    ) -> None:
+        self._capture = capture
+        self._running = running if "crash" in config.repro else None
+        self._check = check if "accuracy" in config.repro else None
+        self._guard = guard
+        self._prepare = prepare  # called before each compile, with whether inductor is loaded for it
+        self._local = threading.local()
+
+    # -- dynamo's graphs: any backend
+
+    def wrap_backend_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function to stand in for OutputGraph.call_user_compiler."""
+
+        def call_user_compiler(output: Any, gm: Any, *rest: Any) -> Any:
+            dynamo = None
+            with self._guard:
+                graph = _copy(gm) if self._check is not None else gm
+                dynamo = FailedGraph("dynamo", "forward", graph=graph, inputs=origins.placeholder_values(gm))
+                dynamo.backend = getattr(output, "compiler_fn", None)
+                self._prepare(origins.backend_name(dynamo.backend) == "inductor")
+            outer = getattr(self._local, "dynamo", None), getattr(self._local, "graph_count", 0)
+            self._local.dynamo, self._local.graph_count = dynamo, 0
+            try:
+                compiled = original(output, gm, *rest)
+            finally:
+                graph_count = self._local.graph_count
+                self._local.dynamo, self._local.graph_count = outer
+            with self._guard:
+                if dynamo is not None and getattr(output, "package", None) is None:
+                    return self._watch_call(compiled, dynamo, is_below=graph_count > 0)
+            return compiled
+
+        return call_user_compiler
+
+    def _watch_call(self, compiled: Any, dynamo: FailedGraph, *, is_below: bool) -> Any:
+        call = compiled
+        if self._running is not None and not is_below:  # no graph of inductor's says which one runs
+            call = self._watch_running(call, dynamo, None)
+        if self._check is not None:
+            call = self._check.wrap(call, dynamo, None, is_boxed=False)
+        if call is not compiled and isinstance(compiled, FunctionType):
+            vars(call).update(vars(compiled))
+        return call
+
+    # -- what AOTAutograd gives to inductor
+
+    def wrap_compiler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function to stand in for wrap_compiler_debug: it notes the graph that is compiled."""
+
+        def wrap_compiler_debug(*arguments: Any, **options: Any) -> Any:
+            compiler = original(*arguments, **options)
+
+            def compile_graph(gm: Any, example_inputs: Any, *rest: Any, **settings: Any) -> Any:
+                outer = getattr(self._local, "reference", None)
+                self._local.reference = None
+                with self._guard:
+                    inputs = list(example_inputs)
+                    self._local.reference = FailedGraph(
+                        "aot", origins.phase_of(settings), graph=_copy(gm), inputs=inputs
+                    )
+                try:
+                    return compiler(gm, example_inputs, *rest, **settings)
+                finally:
+                    self._local.reference = outer
+
+            return compile_graph
+
+        return wrap_compiler_debug
+
+    def wrap_post_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function to stand in for CompiledFxGraph.post_compile: cached graphs go through it too."""
+
+        def post_compile(graph: Any, *arguments: Any, **options: Any) -> Any:
+            result = original(graph, *arguments, **options)
+            with self._guard:
+                self._watch_graph(graph)
+            return result
+
+        return post_compile
+
+    def _watch_graph(self, graph: Any) -> None:
+        call = graph.current_callable
+        if call is None or hasattr(call, WATCHED):
+            return
+        self._local.graph_count = getattr(self._local, "graph_count", 0) + 1
+        dynamo: FailedGraph | None = getattr(self._local, "dynamo", None)
+        compiled: FailedGraph | None = getattr(self._local, "reference", None)
+        phase = origins.phase_of(getattr(graph, "fx_kwargs", None) or {})
+        if compiled is None:  # from AOTAutograd's cache
+            compiled = FailedGraph("aot", phase, script=torch_compat.graph_script(graph))
+        around = call
+        if self._running is not None:
+            around = self._watch_running(around, compiled, dynamo)
+        if self._check is not None:
+            around = self._check.wrap(around, compiled, dynamo if phase != "backward" else None, is_boxed=True)
+        if around is not call:
+            setattr(around, WATCHED, True)
+            graph.current_callable = around
+
+    def _watch_running(self, call: Any, graph: FailedGraph, dynamo: FailedGraph | None) -> Any:
+        assert self._running is not None
+        line = self._capture.encode_running(graph, dynamo, torch_compat.context_of())
+        number = self._running.add(line) if line is not None else None
+        return call if number is None else self._running.wrap(call, number)
+
+
+def _copy(graph: Any) -> Any:
+    """Return a graph module with a graph of its own: compilers rewrite what they are given."""
+    return sys.modules["torch"].fx.GraphModule(graph, copy.deepcopy(graph.graph))

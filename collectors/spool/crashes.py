@@ -1,0 +1,58 @@
+"""Make a repro of the graph that ran when a process died: its record moves into the process's records."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+from compileboard.collectors.contract.spool_format import (
+    GRAPHS_SUFFIX,
+    RECORDS_SUFFIX,
+    RUNNING_BYTES,
+    RUNNING_SUFFIX,
+)
+from compileboard.collectors.spool.reader import LARGEST_LINE_BYTES, is_file, list_files
+
+OUTSIDE = "the process died outside compiled code; this graph ran last"
+
+
+def promote_crashes(folder: Path, signal: str | None) -> int:
+    """Append the graphs that dead processes were running to their records; return how many.
+
+    Only for a spool whose writers are gone. A process that left cleanly has no such file.
+    """
+    count = 0
+    running = list_files(folder, RUNNING_SUFFIX)
+    for path in running:
+        stem = path.name.removesuffix(RUNNING_SUFFIX)
+        graphs = folder / f"{stem}{GRAPHS_SUFFIX}"
+        records = folder / f"{stem}{RECORDS_SUFFIX}"
+        try:
+            line = _read_graph(path, graphs, signal if len(running) == 1 else None)
+            if line is not None and is_file(records):
+                with records.open("ab") as file:
+                    file.write(line)
+                count += 1
+            path.unlink()
+            graphs.unlink(missing_ok=True)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+            continue  # damaged as the process died: its other records are whole
+    return count
+
+
+def _read_graph(running: Path, graphs: Path, signal: str | None) -> bytes | None:
+    """Return the record of the graph that ran; of the last one only where a signal ended the process."""
+    now, last = struct.unpack("qq", running.read_bytes()[:RUNNING_BYTES])
+    number = now or (last if signal else 0)
+    if number <= 0 or not is_file(graphs):
+        return None
+    with graphs.open("rb") as file:
+        file.seek(number - 1)
+        record = json.loads(file.readline(LARGEST_LINE_BYTES))
+    manifest = record["m"]["manifest"]
+    if signal:
+        manifest["signal"] = signal
+    if not now:
+        manifest["message"] = OUTSIDE
+    return b"\n" + json.dumps(record).encode() + b"\n"

@@ -1,0 +1,99 @@
+"""`--repro=crash` and `--repro=accuracy`: what runs when a process dies, and what differs from eager."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.contract.record_names import GRAPH_CHECKED
+from tests.tools.observed import Workplace
+from tests.tools.spooled_repros import PLANTED, Spooled, observe
+
+pytestmark = pytest.mark.torch
+WRONG = ("wrong_lowering", "nan_only_compiled", "wrong_decomposition", "backward_only", "bf16_only", "aliased_mutation")
+LEVELS = ["aot", "aot", "dynamo", "aot", "aot", "aot"]
+RIGHT = """
+import torch
+
+def f(x, y):
+    y.add_(1)
+    return x @ y + x.sum(), x[:2]
+
+def drawn(x):
+    return torch.nn.functional.dropout(x, 0.5)
+
+torch.manual_seed(1)
+x, y = torch.randn(4, 4), torch.randn(4, 4)
+compiled = torch.compile(f, dynamic=True)
+for size in (4, 5, 6):
+    compiled(torch.randn(size, size), torch.randn(size, size))
+torch.compile(drawn)(x)
+print(torch.rand(1).item())
+"""
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Spooled:
+    """Observe six planted wrong answers."""
+    return observe(tmp_path_factory.mktemp("wrong"), PLANTED, *WRONG, repro=("accuracy",))
+
+
+def verdicts(spooled: Spooled) -> list[tuple[str, str]]:
+    return [(r["m"]["level"], r["m"]["verdict"]) for r in spooled.records if r["n"] == GRAPH_CHECKED]
+
+
+def test_each_wrong_answer_is_captured_at_the_level_that_shows_it(wrong: Spooled) -> None:
+    assert wrong.returncode == 0, wrong.stderr
+    assert [(repro.manifest.kind, repro.manifest.level) for repro in wrong.repros] == [
+        ("accuracy", level) for level in LEVELS
+    ]
+    assert wrong.losses == {} and "Warning" not in wrong.stderr
+    assert all(repro.manifest.preload == ("planted",) for repro in wrong.repros)
+
+
+def test_what_differs_is_named_with_its_error_beside_eagers(wrong: Spooled) -> None:
+    lowered, nan, _, backward, half, aliased = (repro.manifest for repro in wrong.repros)
+    assert lowered.accuracy["error"] == pytest.approx(0.011, rel=0.1) and lowered.accuracy["eager_error"] < 1e-5
+    assert nan.accuracy["error"] == "inf" and nan.accuracy["note"].startswith("NaN")
+    assert backward.phase == "backward" and "float64 is not finite" in backward.accuracy["note"]
+    assert 1e-3 < half.accuracy["eager_error"] < half.accuracy["limit"] < half.accuracy["error"]
+    assert aliased.accuracy["wrong"] == [aliased.accuracy["value"]] and "afterwards" in aliased.accuracy["value"]
+
+
+def test_every_graph_has_its_verdict(wrong: Spooled) -> None:
+    assert verdicts(wrong).count(("aot", "wrong")) == 5
+    assert ("aot", "same") in verdicts(wrong) and len(verdicts(wrong)) == 13
+
+
+def test_the_program_gets_what_it_gets_without_us(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(RIGHT)
+    spooled = observe(tmp_path, program, repro=("accuracy", "crash"))
+    plain = Workplace(tmp_path).plain(program)
+    assert (spooled.stdout, spooled.stderr) == (plain.stdout, plain.stderr)
+    assert spooled.repros == [] and {verdict for _, verdict in verdicts(spooled)} == {"same", "skipped"}
+    assert verdicts(spooled).count(("aot", "same")) == 3  # one a shape
+    assert {path.suffix for path in (tmp_path / "spool").iterdir()} == {".json", ".jsonl", ".losses"}
+
+
+def test_a_process_that_dies_leaves_the_graph_that_ran(workplace: Workplace) -> None:
+    finished = workplace.run(PLANTED, "crash_in_custom_op", options=("--repro", "crash"))
+    assert finished.returncode == -11
+    (row,) = workplace.rows("select kind, level, state, node_count, compile_id, error_type from repros")
+    assert tuple(row.values()) == ("crash", "aot", "captured", 26, "0/0", "SIGSEGV")
+    assert workplace.spools == []
+
+
+def test_a_run_says_what_it_compared_and_what_that_took(workplace: Workplace) -> None:
+    options = ("--repro", "accuracy", "--repro-inputs=1MiB")
+    finished = workplace.run(PLANTED, "wrong_lowering", options=options)
+    assert finished.returncode == 0
+    assert "compared 2 graphs with eager in 0." in finished.stderr and " s: 2 wrong" in finished.stderr
+    assert workplace.value("select count(*) from repro_storages") == 4
+
+
+def test_values_and_no_source_exclude_each_other(workplace: Workplace) -> None:
+    refused = workplace.run("true", options=("--repro-inputs", "--no-source"))
+    assert refused.returncode == 2 and "--repro-inputs keeps the values of tensors" in refused.stderr
+    assert workplace.run("true", options=("--repro-inputs=lots",)).returncode == 2
