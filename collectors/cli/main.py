@@ -30,6 +30,7 @@ COMMANDS = {
     "retry": Entry("retry:retry", "Record runs that were set aside because they could not be recorded."),
     "list": Entry("listing:list_runs", "List the newest runs of a database."),
     "show": Entry("listing:show", "Print one run's summary."),
+    "repro": Entry("repro:repro", "Work on a graph that failed: run it again, make it smaller, name the cause."),
     "doctor": Entry("doctor:doctor", "Print what this machine, torch and environment can record, and why."),
 }
 EXAMPLES = """\

@@ -77,6 +77,15 @@ class Outcome:
             return f"{self.errors[0][0]}: {self.errors[0][1]}"
         return self.signal or self.status
 
+    def check(self) -> None:
+        """Pass on what a trial says of why it could not begin: an absent library, too much memory.
+
+        Raises: NotRunnable.
+        """
+        refused = next((message for kind, message in self.errors if kind == NotRunnable.__name__), None)
+        if refused is not None:
+            raise NotRunnable(refused)
+
 
 class Trials:
     """Trials of one driver, one after another."""
@@ -312,7 +321,7 @@ def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
     except NotRunnable as error:
         message = {"cannot": str(error)}
     except ModuleNotFoundError as error:
-        message = {"cannot": _describe_absent(error)}
+        message = {"cannot": describe_absent(error)}
     except BaseException as error:  # whatever the repro's own code raises
         message = {"cannot": f"the repro cannot be loaded: {_describe(error)}"}
         traceback.print_exc()
@@ -374,7 +383,7 @@ def preload_modules(names: Sequence[str], cwd: str) -> None:
             if function:
                 getattr(module, function)()
         except ModuleNotFoundError as error:
-            raise NotRunnable(f"cannot preload {name}: {_describe_absent(error)}") from None
+            raise NotRunnable(f"cannot preload {name}: {describe_absent(error)}") from None
         except Exception as error:
             raise NotRunnable(f"cannot preload {name}: {_describe(error)}") from None
 
@@ -567,7 +576,8 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {line[:300]}".removesuffix(": ")
 
 
-def _describe_absent(error: ModuleNotFoundError) -> str:
+def describe_absent(error: ModuleNotFoundError) -> str:
+    """Describe a library that a repro needs and that is not here."""
     return f"this repro needs {error.name}, which is not installed here; install it, or name its file with --preload"
 
 

@@ -1,4 +1,4 @@
-"""Load a repro by what a person types: an archive, a script or folder of torch's.
+"""Load a repro by what a person types: an id of the dashboard, an archive, a script or folder of torch's.
 
 Nothing of it is run here. What was made to travel (an archive, an exported file, a run that another machine recorded)
 is marked: it runs only with `--trust`.
@@ -7,15 +7,30 @@ is marked: it runs only with `--trust`.
 from __future__ import annotations
 
 import os
+import socket
+from contextlib import closing
 from pathlib import Path
 
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
 from compileboard.collectors.formats.repro_archive import BadArchive, is_archive, read_archive
+from compileboard.collectors.formats.repro_script import is_exported, read_script
 from compileboard.collectors.formats.torch_repro import NoTorchRepro, parse_torch_script
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 
 SCRIPT_NAMES = ("minifier_launcher.py", "repro.py", "fx_graph_runnable.py", "fx_graph_runnable.txt")
 MOST_SCRIPTS = 2_000  # looked at in a folder
+
+
+def load_repro(name: str, database: str, *, host: str | None = None) -> Repro:
+    """Return what a name is of: a file or folder if there is one, else an id of the database.
+
+    Raises: NotRunnable in a sentence; StoreError.
+    """
+    if os.path.lexists(name):
+        return load_path(Path(name))
+    if _looks_like_path(name):
+        raise NotRunnable(f"there is no file {name!a}; expected an id of the dashboard, a file or a folder")
+    return load_stored(name, database, host or socket.gethostname())
 
 
 def load_path(path: Path) -> Repro:
@@ -48,6 +63,13 @@ def _load_script(path: Path, body: bytes) -> Repro:
     shown = ascii(str(path))
     try:
         text = body.decode("utf-8")
+        if is_exported(text):
+            return Repro(
+                *read_script(text),
+                name=str(path),
+                path=str(path),
+                distrust=f"{str(path)!a} was exported to travel",
+            )
         script = parse_torch_script(text)
     except UnicodeDecodeError:
         raise NotRunnable(f"{shown} is no text; expected a repro's archive or script") from None
@@ -107,4 +129,48 @@ def _distrust_file(path: Path) -> str | None:
         return f"{str(path)!a} belongs to another user"
     if status.st_mode & 0o002:
         return f"{str(path)!a} can be written by every user"
+    return None
+
+
+def _looks_like_path(name: str) -> bool:
+    return "/" in name or name.endswith((".py", ".gz", ".tgz", ".tar", ".txt"))
+
+
+def load_stored(name: str, database: str, host: str) -> Repro:
+    """Return a repro of a database, by its id or the start of it that is unique.
+
+    Raises: NotRunnable; StoreError.
+    """
+    from compileboard.collectors.store.connection import open_reader
+    from compileboard.collectors.store.repros import NoSuchRepro, load_storage
+    from compileboard.collectors.store.repros import load_repro as load_row
+
+    with closing(open_reader(database)) as connection:
+        try:
+            stored = load_row(connection, name)
+        except NoSuchRepro as error:
+            raise NotRunnable(f"{error}; nor is there a file of that name") from None
+        except ValueError as error:
+            raise NotRunnable(f"repro {name} is stored damaged: {error}") from None
+        digests = sorted(stored.storage_bytes)
+        values = {digest: load_storage(connection, stored.id, digest) for digest in digests}
+        run = connection.execute("select host, source from runs where id = :id", {"id": stored.run_id}).fetchone()
+    return Repro(
+        stored.manifest,
+        stored.program,
+        stored.dynamo_program,
+        {digest: body for digest, body in values.items() if body is not None},
+        name=f"repro {stored.id}",
+        id=stored.id,
+        database=database,
+        distrust=_distrust_run(stored.id, run["host"], run["source"], host) or _distrust_file(Path(database)),
+    )
+
+
+def _distrust_run(repro: str, recorded_on: str | None, source: str, host: str) -> str | None:
+    """Describe why a run's code is not the person's own: imported, or recorded by another machine."""
+    if source == "import":
+        return f"repro {repro} is of an imported run"
+    if recorded_on != host:
+        return f"repro {repro} was recorded on {recorded_on or 'another machine'!a}, not on this machine"
     return None

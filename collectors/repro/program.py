@@ -13,8 +13,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import linecache
+import re
+import resource
 import types
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,10 +27,11 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from compileboard.collectors.contract.repros import KEPT, ReproInput
 from compileboard.collectors.formats.size_expressions import evaluate_size
 from compileboard.collectors.formats.torch_repro import list_results, strip_tail
-from compileboard.collectors.repro.isolation import restore_environment
+from compileboard.collectors.repro.isolation import describe_absent, restore_environment
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 
 SEED = 7
+_NO_OPERATION = re.compile(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'")
 MOST_RANDOM_INTEGER = 8  # where nothing says what an integer indexes
 _SETTINGS = {
     "dynamo": "torch._dynamo.config",
@@ -63,7 +67,10 @@ def load_graph(
     Raises: NotRunnable, in a sentence.
     """
     module = load_module(repro, level, seed=seed)
-    gm = trace(module, list_results(repro.text(level)))
+    try:
+        gm = trace(module, list_results(repro.text(level)))
+    except (AttributeError, NameError) as error:
+        raise NotRunnable(_describe_unknown(repro, error)) from error
     specs = repro.inputs(level)
     if not specs:
         specs = _specs_of_script(repro, level)
@@ -88,10 +95,10 @@ def load_module(repro: Repro, level: str | None = None, *, seed: int = SEED) -> 
     try:
         exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  trusted, or refused before
         graph = getattr(module, "mod", None) or module.Repro()
-    except (SyntaxError, AttributeError, NameError) as error:
-        raise NotRunnable(
-            f"{repro.name} cannot be loaded by torch {torch.__version__}: {_first_line(error)}"
-        ) from error
+    except ModuleNotFoundError as error:
+        raise NotRunnable(describe_absent(error)) from error
+    except (SyntaxError, AttributeError, NameError, ImportError) as error:
+        raise NotRunnable(_describe_unknown(repro, error)) from error
     finally:
         restore_environment()
     if not isinstance(graph, torch.nn.Module):
@@ -133,6 +140,7 @@ def load_inputs(
 
     Raises: NotRunnable.
     """
+    _check_memory(repro, specs)
     generator = torch.Generator().manual_seed(seed)
     storages: dict[int, Any] = {}
     bounds = _index_bounds(gm, specs, repro)
@@ -243,7 +251,7 @@ def _load_input(
     if spec.kind != "tensor":
         if spec.value == "generator":
             return torch.Generator()
-        raise NotRunnable(f"input {spec.name} is {spec.value or 'of a kind'} that cannot be recorded: it cannot be run")
+        raise NotRunnable(f"input {spec.name} is a {spec.value or 'value'} that cannot be recorded, nor run without it")
     dtype = getattr(torch, spec.dtype or "float32", None)
     if not isinstance(dtype, torch.dtype):
         raise NotRunnable(f"input {spec.name} is of type {spec.dtype}, which torch {torch.__version__} does not have")
@@ -258,7 +266,13 @@ def _load_input(
         sharing = [other for other in specs if other is not spec and other.storage == number and number >= 0]
         storage_bytes = max([storage_bytes, *(other.storage_bytes or 0 for other in sharing)])
         bound = min((bounds[part.name] for part in (spec, *sharing) if part.name in bounds), default=None)
-        storages[number] = _load_storage(repro, spec, number, storage_bytes, dtype, generator, bound).to(target)
+        loaded = _load_storage(repro, spec, number, storage_bytes, dtype, generator, bound)
+        try:
+            storages[number] = loaded.to(target).untyped_storage()
+        except (RuntimeError, AssertionError) as error:
+            if "memory" in str(error):
+                raise
+            raise NotRunnable(f"input {spec.name} needs {target}: {_first_line(error)}; try --device cpu") from None
     storage = storages[number]
     if storage.nbytes() < extent * dtype.itemsize:
         storage.resize_(extent * dtype.itemsize)
@@ -270,17 +284,6 @@ def _load_input(
     return tensor.requires_grad_(spec.requires_grad)
 
 
-class _OnDevice:
-    """A storage in the making: `to` puts it on its device."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-
-    def to(self, device: torch.device) -> Any:
-        """Return the storage on a device."""
-        return self.tensor.to(device).untyped_storage()
-
-
 def _load_storage(
     repro: Repro,
     spec: ReproInput,
@@ -289,10 +292,11 @@ def _load_storage(
     dtype: torch.dtype,
     generator: torch.Generator,
     bound: int | None,
-) -> _OnDevice:
+) -> torch.Tensor:
+    """Return the bytes of a storage: those that are kept, else drawn ones."""
     body = repro.values.get(spec.digest) if spec.digest is not None else None
     if body is not None:
-        return _OnDevice(torch.frombuffer(bytearray(body or b"\0"), dtype=torch.uint8)[: len(body)])
+        return torch.frombuffer(bytearray(body), dtype=torch.uint8) if body else torch.empty(0, dtype=torch.uint8)
     content_hash = repro.storage_hashes.get(number)
     if content_hash is not None and repro.storage_folder is not None:
         from torch.utils._content_store import ContentStoreReader
@@ -302,9 +306,9 @@ def _load_storage(
         except FileNotFoundError:
             pass  # torch draws them too; `list_random_inputs` says so
         else:
-            return _OnDevice(torch.empty(0, dtype=torch.uint8).set_(storage))
+            return torch.empty(0, dtype=torch.uint8).set_(storage)
     count = -(-storage_bytes // dtype.itemsize)
-    return _OnDevice(draw_values(count, dtype, generator, bound).view(torch.uint8)[: max(storage_bytes, 0)].clone())
+    return draw_values(count, dtype, generator, bound).view(torch.uint8)[: max(storage_bytes, 0)].clone()
 
 
 def draw_values(count: int, dtype: torch.dtype, generator: torch.Generator, bound: int | None = None) -> torch.Tensor:
@@ -415,6 +419,39 @@ def _evaluate(size: int | str, symbols: dict[str, int], spec: ReproInput) -> int
         return int(evaluate_size(size, symbols))
     except (ValueError, TypeError) as error:
         raise NotRunnable(f"input {spec.name}: {error}") from None
+
+
+def _describe_unknown(repro: Repro, error: BaseException) -> str:
+    """Describe a name that the graph needs and that is not here: not preloaded, or of another torch."""
+    operation = _NO_OPERATION.search(str(error))
+    if operation is not None and operation.group(1) not in ("aten", "prims", "prim", "inductor"):
+        name = f"torch.ops.{operation.group(1)}.{operation.group(2)}"
+        return f"{repro.name} needs {name}, which nothing here registers: name its module or file with --preload"
+    recorded = repro.manifest.versions.get("torch")
+    of_other = f", and was recorded with {recorded}" if recorded and recorded != torch.__version__ else ""
+    return f"{repro.name} cannot be loaded by torch {torch.__version__}{of_other}: {_first_line(error)}"
+
+
+def _check_memory(repro: Repro, specs: Sequence[ReproInput]) -> None:
+    """Raises: NotRunnable if the inputs are more than there is room for."""
+    storages = {spec.storage: spec.storage_bytes for spec in specs if spec.storage is not None}
+    needed_bytes = sum(size or 0 for size in storages.values())
+    free_bytes = _count_free_bytes()
+    if needed_bytes > free_bytes:
+        raise NotRunnable(
+            f"{repro.name} has inputs of {needed_bytes / 1e9:,.1f} GB, and {free_bytes / 1e9:,.1f} GB are free here"
+        )
+
+
+def _count_free_bytes() -> int:
+    """Return how much memory may still be taken: the machine's, or within this process's limit."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free_bytes = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable")), 1 << 62)
+    most_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if most_bytes == resource.RLIM_INFINITY:
+        return free_bytes
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    return min(free_bytes, most_bytes - used_bytes)
 
 
 def _first_line(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from compileboard.collectors.contract.repros import ReproInput, ReproManifest
 
 
-class NotRunnable(Exception):
+class NotRunnable(ValueError):
     """Why nothing could be run, in one sentence."""
 
 

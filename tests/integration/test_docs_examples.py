@@ -84,6 +84,7 @@ def shell(workplace: Workplace, history: Path) -> dict[str, str]:
     for source in history.parent.iterdir():
         shutil.copy(source, workplace.folder)
     (workplace.folder / "train.py").write_text(TRAIN, encoding="utf-8")
+    shutil.copyfile(DATA / "repros" / "dynamic_pad.txt", workplace.folder / "repro.py")
     (workplace.folder / "results").mkdir()
     for table in (DATA / "upstream" / "recorded").glob("*.csv"):
         shutil.copy(table, workplace.folder / "results")

@@ -1,0 +1,376 @@
+"""`repro`: work on a graph that failed or was wrong: run it again, check it, make it smaller, send it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from compileboard.collectors.cli.common import db_option, print_message
+from compileboard.collectors.cli.retry import pick_up
+from compileboard.collectors.repro.isolation import DEFAULT_SECONDS, TrialLimits, run_task
+from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.terminal.progress_line import progress_line
+from compileboard.collectors.terminal.values import read_count, read_seconds
+from compileboard.command_line import Choice, Command, Entry, Group, Option, Value
+from compileboard.exit_codes import DONE, FAILED, REFUSED
+
+if TYPE_CHECKING:
+    from compileboard.collectors.store.repros import ReproLine
+
+EXAMPLES = """\
+Examples:
+  %(prog)s list
+  %(prog)s run 3f2a                      does it still fail here, in the same way?
+  %(prog)s check repro.py                how far its answer is from eager's
+  %(prog)s export 3f2a -o failure.py     one file that needs torch alone
+"""
+ENTRIES: dict[str, Entry] = {}  # commands with modules of their own
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+TRIALS = "Limits of each trial"
+
+
+def read_size(text: str) -> int:
+    """Read a number of bytes: 500M, 8G.
+
+    Raises: ValueError.
+    """
+    digits = text.strip().upper().removesuffix("B").removesuffix("I")
+    unit = digits[-1:] if digits[-1:].isalpha() else ""
+    number = digits[: len(digits) - len(unit)]
+    if unit not in UNITS or not number.isdigit() or int(number) < 1:
+        raise ValueError(f"expected a size such as 500M or 8G, got {text!r}")
+    return int(number) * UNITS[unit]
+
+
+name_argument = click.argument(
+    "name", metavar="REPRO", help="Repro's ID, or its start; an archive, a script, or a folder that torch left."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+
+
+def trial_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command that runs a repro's code."""
+    for option in reversed(
+        (
+            click.option(
+                "--preload",
+                multiple=True,
+                metavar="MODULE",
+                help="Module or file that registers operations, lowerings or backends; "
+                "MODULE:FUNCTION calls a function too; repeatable.",
+            ),
+            click.option("--trust", is_flag=True, help="Run code that is not your own: an archive, an imported run."),
+            click.option("--device", metavar="DEVICE", help="Device to run on instead of the recorded one: cpu."),
+            click.option(
+                "--timeout",
+                type=Value(read_seconds),
+                default=DEFAULT_SECONDS,
+                metavar="S",
+                help=f"Most seconds. Default: {DEFAULT_SECONDS:g}.",
+                cls=Option,
+                group=TRIALS,
+            ),
+            click.option(
+                "--memory",
+                type=Value(read_size),
+                metavar="SIZE",
+                help="Most memory beside torch's own, of the GPU where it runs on one: 8G.",
+                cls=Option,
+                group=TRIALS,
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+level_option = click.option(
+    "--level", type=Choice(("dynamo", "aot")), help="Graph to run, where both are recorded: dynamo or aot."
+)
+
+
+def load_trusted(name: str, db: str, *, trust: bool) -> Repro:
+    """Load a repro whose code is about to be run.
+
+    Raises: NotRunnable, StoreError.
+    """
+    repro = load_any(name, db)
+    repro.check_trust(is_trusted=trust)
+    return repro
+
+
+def load_any(name: str, db: str) -> Repro:
+    """Load a repro to look at.
+
+    Raises: NotRunnable, StoreError.
+    """
+    from compileboard.collectors.repro.loading import load_repro
+
+    return load_repro(name, os.path.abspath(db))
+
+
+def work(
+    repro: Repro,
+    target: str,
+    options: dict[str, Any],
+    *,
+    preload: tuple[str, ...],
+    timeout: float,
+    memory: int | None,
+    device: str | None,
+) -> dict[str, Any]:
+    """Run a task of a repro in its driver, with its progress on the terminal's bottom row.
+
+    Raises: NotRunnable.
+    """
+    line = progress_line(os.environ)
+
+    def show(message: dict[str, Any]) -> None:
+        if line is not None and (text := message.get("text") or message.get("stage")):
+            line.show_text(f"repro: {text}")
+
+    with line if line is not None else open(os.devnull):
+        return run_task(
+            target,
+            repro,
+            options,
+            limits=TrialLimits(timeout, memory),
+            preload=preload,
+            device=device,
+            environment=os.environ,
+            on_progress=show,
+        )
+
+
+def save(repro: Repro, command: str, started_us: int, answer: dict[str, Any], **columns: Any) -> None:
+    """Save an answer in the repro's database, or beside its file; print why where it cannot be saved."""
+    from compileboard.collectors.repro.results import now_us, save_answer
+    from compileboard.collectors.store.errors import StoreError
+    from compileboard.collectors.store.repros import ReproResult
+
+    ended_us = now_us()
+    result = ReproResult(
+        command,
+        str(answer["status"]),
+        (ended_us - started_us) / 1e6,
+        started_us,
+        ended_us,
+        torch_version=answer.get("torch_version"),
+        detail=answer,
+        **{"device": repro.manifest.device, "operation": answer.get("operation"), **columns},
+    )
+    try:
+        save_answer(repro, result)
+    except (StoreError, OSError) as error:
+        print_message(f"the answer was not kept: {error}")
+
+
+@click.group("repro", cls=Group, entries=ENTRIES, epilog=EXAMPLES)
+def repro() -> None:
+    """Work on a graph that failed or was wrong, in processes of its own.
+
+    REPRO is an ID of the dashboard, a file, an archive, or a folder that torch left. What was made to travel runs only
+    with --trust. Exit codes: 0 reproduced or answered, 1 not reproduced, 2 could not be run.
+    """
+
+
+@repro.command("list", cls=Command)
+@db_option
+@click.option("--run", "run_id", metavar="RUN", help="Only those of this run.")
+@click.option("--limit", type=Value(read_count), default=20, metavar="N", help="Most to list. Default: 20.")
+@json_option
+def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:
+    """List the newest repros of a database."""
+    from compileboard.collectors.store.connection import open_reader
+    from compileboard.collectors.store.repros import list_repros
+    from compileboard.collectors.terminal.run_summary import find_run
+
+    pick_up()
+    with closing(open_reader(db)) as connection:
+        run = None if run_id is None else find_run(connection, run_id)
+        if run_id is not None and run is None:
+            raise NotRunnable(
+                f"there is no run {run_id!r} in {db}; `{collector_command('list', database=db)}` names them"
+            )
+        lines = list_repros(connection, run, limit=limit)
+    if as_json:
+        print(json.dumps([vars(line) for line in lines], indent=2, ensure_ascii=False))
+    elif not lines:
+        print(f"{db} has no repros. A run whose compile fails records one: {collector_command('run', then='-- …')}")
+    else:
+        print(_lay_out([_cells(line) for line in lines]))
+    return DONE
+
+
+def _cells(line: ReproLine) -> list[str]:
+    from datetime import datetime
+
+    from compileboard.collectors.terminal.run_summary import printable
+
+    message = (line.message or "").strip().splitlines()
+    error = ": ".join(part for part in (line.error_type, message[0] if message else None) if part)
+    return [
+        line.id,
+        f"{datetime.fromtimestamp(line.time_us / 1e6):%Y-%m-%d %H:%M}",
+        line.kind,
+        line.phase,
+        str(line.node_count) if line.node_count is not None else "–",
+        printable(line.run_name)[:30],
+        printable(line.operation or error or "–")[:70],
+    ]
+
+
+def _lay_out(rows: list[list[str]]) -> str:
+    table = [["repro", "recorded", "kind", "phase", "nodes", "run", "operation or error"], *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table)
+
+
+@repro.command("show", cls=Command)
+@name_argument
+@db_option
+@click.option("--program", "with_program", is_flag=True, help="Print the graph's program.")
+@json_option
+def show_command(name: str, db: str, with_program: bool, as_json: bool) -> int:
+    """Print a repro: its failure, its graph, its inputs and earlier results."""
+    from compileboard.collectors.contract.repros import dump_manifest
+    from compileboard.collectors.repro.describing import describe_repro, list_answers
+
+    loaded = load_any(name, db)
+    if as_json:
+        body = {"name": loaded.name, "manifest": dump_manifest(loaded.manifest), "distrust": loaded.distrust}
+        body |= {"program": loaded.program, "dynamo_program": loaded.dynamo_program}
+        print(json.dumps({**body, "results": list_answers(loaded)}, indent=2, ensure_ascii=False))
+    elif with_program:
+        print(loaded.program)
+    else:
+        print(describe_repro(loaded))
+    return DONE
+
+
+@repro.command("run", cls=Command)
+@name_argument
+@db_option
+@level_option
+@trial_options
+@json_option
+def run_command(name: str, db: str, level: str | None, trust: bool, as_json: bool, **options: Any) -> int:
+    """Run a repro again: does it still fail here, in the same way?
+
+    Exit code 0: it fails as it was recorded. 1: it passes, or fails in another way. 2: it could not be run.
+    """
+    from compileboard.collectors.repro.describing import describe_rerun
+    from compileboard.collectors.repro.rerun import LIMITED, SAME
+    from compileboard.collectors.repro.results import now_us
+
+    loaded, started_us = load_trusted(name, db, trust=trust), now_us()
+    answer = work(loaded, "compileboard.collectors.repro.rerun:rerun", {"level": level}, **options)
+    save(loaded, "run", started_us, answer)
+    print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else describe_rerun(loaded, answer))
+    return {SAME: DONE, LIMITED: REFUSED}.get(answer["status"], FAILED)
+
+
+@repro.command("check", cls=Command)
+@name_argument
+@db_option
+@level_option
+@click.option("--strict", is_flag=True, help="Expect the bits of eager, not the same within the precision.")
+@trial_options
+@json_option
+def check_command(
+    name: str, db: str, level: str | None, strict: bool, trust: bool, as_json: bool, **options: Any
+) -> int:
+    """Compare what a repro's compiled graph returns, and leaves in its inputs, with eager and with float64.
+
+    Exit code 0: it differs. 1: it does not. 2: it could not be compared.
+    """
+    from compileboard.collectors.repro.describing import describe_check
+    from compileboard.collectors.repro.failure import WRONG_ANSWERS
+    from compileboard.collectors.repro.rerun import LIMITED, PASSES
+    from compileboard.collectors.repro.results import now_us
+
+    loaded, started_us = load_trusted(name, db, trust=trust), now_us()
+    asked = {"level": level, "kind": "accuracy", "strict": strict}
+    answer = work(loaded, "compileboard.collectors.repro.rerun:rerun", asked, **options)
+    save(loaded, "check", started_us, answer)
+    print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else describe_check(loaded, answer))
+    if answer["status"] == PASSES:
+        return FAILED
+    return DONE if answer["status"] != LIMITED and answer["failure_status"] in WRONG_ANSWERS else REFUSED
+
+
+@repro.command("get-args", cls=Command)
+@name_argument
+@db_option
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
+@level_option
+@trial_options
+@json_option
+def get_args_command(
+    name: str, db: str, output: Path, level: str | None, trust: bool, as_json: bool, **options: Any
+) -> int:
+    """Write a repro's inputs into a file that `torch.load` reads, and print what they are."""
+    from compileboard.collectors.repro.describing import describe_inputs
+
+    loaded = load_trusted(name, db, trust=trust)
+    asked = {"level": level, "output": os.path.abspath(output)}
+    answer = work(loaded, "compileboard.collectors.repro.rerun:write_inputs", asked, **options)
+    print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else describe_inputs(answer))
+    return DONE
+
+
+@repro.command("export", cls=Command)
+@name_argument
+@db_option
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="File to write: .py for one script, .tar.gz for an archive with all values.",
+)
+@click.option("--force", is_flag=True, help="Replace the file if there is one.")
+def export_command(name: str, db: str, output: str, force: bool) -> int:
+    """Write a repro as one file: a script that needs torch alone, or an archive.
+
+    A script has the inputs' values in it up to 1 MB, beyond it draws them from a seed.
+    """
+    from compileboard.collectors.repro.sending import export
+
+    print_message(export(load_any(name, db), output, is_forced=force))
+    return DONE
+
+
+@repro.command("import", cls=Command)
+@name_argument
+@db_option
+@click.option("--name", "run_name", metavar="NAME", help="Name of its run. Default: the file's.")
+def import_command(name: str, db: str, run_name: str | None) -> int:
+    """Store a repro of a file in a database, in a run of its own; nothing of it is run."""
+    from compileboard.collectors.repro.sending import import_repro
+
+    loaded = load_any(name, db)
+    if loaded.id is not None:
+        raise NotRunnable(f"{loaded.name} is in {db} already; expected a file, an archive or a folder")
+    repro_id, is_new = import_repro(loaded, os.path.abspath(db), run_name)
+    print_message(f"{'stored as' if is_new else 'known as'} repro {repro_id} in {db}")
+    return DONE
+
+
+@repro.command("push", cls=Command)
+@name_argument
+@db_option
+@click.option("--to", "address", required=True, metavar="URL", help="Address of a dashboard: http://board:8000.")
+def push_command(name: str, db: str, address: str) -> int:
+    """Send a repro to a dashboard, which stores it as text and never runs it."""
+    from compileboard.collectors.repro.sending import push
+
+    print_message(push(load_any(name, db), address))
+    return DONE

@@ -1,0 +1,153 @@
+"""`repro run` and `repro check`: does it still fail here, in the same way, and how far is its answer from eager's?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compileboard.collectors.repro import failure
+from compileboard.collectors.repro.failure import Failure, captured_failure, raised
+from compileboard.collectors.repro.isolation import OK, OUT_OF_MEMORY, SIGNAL, TIMED_OUT, Outcome, ReproTask
+from compileboard.collectors.repro.repro import NotRunnable, Repro
+
+SAME, OTHER, PASSES, LIMITED = "same", "other", "passes", "limited"  # what `run` answers
+
+
+def rerun(task: ReproTask) -> dict[str, Any]:
+    """Run a repro once in a trial, as its kind asks for; in the driver."""
+    kind = task.options.get("kind") or task.repro.manifest.kind
+    level = task.options.get("level") or task.repro.manifest.level
+    is_strict = bool(task.options.get("strict"))
+    task.progress({"text": f"compiling {task.repro.manifest.node_count or '?'} operations"})
+    outcome = task.trials.run(attempt, task.repro, level, kind, task.device, is_strict)
+    answer = describe_outcome(task.repro, outcome, kind)
+    return {**answer, "level": level, "torch_version": _torch_version()}
+
+
+def attempt(repro: Repro, level: str, kind: str, device: str | None, is_strict: bool) -> dict[str, Any]:
+    """Load a repro's graph and inputs and try it; in a trial.
+
+    Raises: whatever the repro's failure raises.
+    """
+    from compileboard.collectors.repro.judging import Judge, judge
+    from compileboard.collectors.repro.program import list_random_inputs, load_graph
+
+    gm, inputs = load_graph(repro, level, device=device)
+    judge_kind = "accuracy" if kind == "accuracy" else "runtime"
+    how = Judge(judge_kind, level, repro.manifest.backend or "inductor", is_strict=is_strict)
+    return {**judge(gm, inputs, how), "random_inputs": list_random_inputs(repro, level), "input_count": len(inputs)}
+
+
+def describe_outcome(repro: Repro, outcome: Outcome, kind: str | None = None) -> dict[str, Any]:
+    """Return what a trial of a repro means: its status, and the failure beside the recorded one.
+
+    Raises: NotRunnable if it could not begin.
+    """
+    outcome.check()
+    expected = captured_failure(repro.manifest)
+    actual = read_failure(outcome, expected)
+    value = outcome.value if outcome.status == OK else {}
+    if actual.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY):
+        status = LIMITED
+    elif not actual.fails:
+        status = PASSES
+    else:
+        status = SAME if is_recorded(repro, actual, kind) else OTHER
+    return {
+        "status": status,
+        "failure": actual.describe(),
+        "failure_status": actual.status,
+        "message": actual.message,
+        "expected": expected.describe() if _is_known(repro) else None,
+        "differences": value.get("differences", []),
+        "random_inputs": value.get("random_inputs", []),
+        "input_count": value.get("input_count", len(repro.manifest.inputs)),
+        "operation": failure.find_operation(actual.message),
+        "traceback": outcome.traceback,
+        "seconds": round(outcome.seconds, 3),
+    }
+
+
+def is_recorded(repro: Repro, actual: Failure, kind: str | None = None) -> bool:
+    """Return True if a failure is the recorded one: any is, where torch's script does not name it."""
+    expected = captured_failure(repro.manifest)
+    if kind is not None and kind != repro.manifest.kind:  # another question than it was recorded for
+        return actual.fails
+    if not _is_known(repro):
+        return actual.fails
+    if expected.status in failure.WRONG_ANSWERS:
+        return actual.status in failure.WRONG_ANSWERS
+    return actual.is_same(expected)
+
+
+def read_failure(outcome: Outcome, expected: Failure) -> Failure:
+    """Return how a trial failed; of a chain of exceptions the one that is expected, if it is in it."""
+    if outcome.status == OK:
+        return Failure(**outcome.value["failure"])
+    if outcome.status == SIGNAL or (outcome.signal is not None and outcome.signal == expected.signal):
+        return Failure(failure.SIGNAL, signal=outcome.signal, message=outcome.output[-2_000:] or None)
+    if outcome.status == TIMED_OUT:
+        return Failure(failure.TIMED_OUT)
+    failures = [raised(*entry) for entry in outcome.errors]
+    same = next((entry for entry in failures if entry.is_same(expected)), None)
+    if same is not None:
+        return same
+    if outcome.status == OUT_OF_MEMORY:
+        return Failure(failure.OUT_OF_MEMORY)
+    return failures[0]
+
+
+def write_inputs(task: ReproTask) -> dict[str, Any]:
+    """Write a repro's inputs into a file that `torch.load` reads, and describe them.
+
+    Raises: NotRunnable.
+    """
+    level, output = task.options.get("level"), task.options["output"]
+    outcome = task.trials.run(save_inputs, task.repro, level, task.device, output)
+    outcome.check()
+    if outcome.status != OK:
+        raise NotRunnable(f"the inputs cannot be made: {outcome.message}")
+    return {"output": output, "inputs": outcome.value, "torch_version": _torch_version()}
+
+
+def save_inputs(repro: Repro, level: str | None, device: str | None, output: str) -> list[dict[str, Any]]:
+    """Write the inputs, what shares storage together, and return a row for each; in a trial."""
+    import torch
+
+    from compileboard.collectors.repro.program import list_random_inputs, load_graph
+
+    gm, inputs = load_graph(repro, level, device=device)
+    names = [node.target for node in gm.graph.nodes if node.op == "placeholder"]
+    torch.save(dict(zip(names, inputs)), output)
+    drawn = set(list_random_inputs(repro, level))
+    return [_describe_input(name, value, is_drawn=name in drawn) for name, value in zip(names, inputs)]
+
+
+def _describe_input(name: str, value: Any, *, is_drawn: bool) -> dict[str, Any]:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return {"name": name, "value": value if isinstance(value, (int, float, bool, str)) else None}
+    row: dict[str, Any] = {
+        "name": name,
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "shape": list(value.shape),
+        "stride": list(value.stride()),
+        "device": str(value.device),
+        "values": "drawn" if is_drawn else "recorded",
+    }
+    if value.numel() and (value.dtype.is_floating_point or value.dtype.is_complex):
+        finite = value.detach().abs().double() if not value.dtype.is_complex else value.detach().abs()
+        row["nan_count"] = int(value.isnan().sum())
+        row["largest"] = float(finite.nan_to_num(0.0, 0.0, 0.0).max())
+    return row
+
+
+def _is_known(repro: Repro) -> bool:
+    manifest = repro.manifest
+    return manifest.kind == "accuracy" or bool(manifest.error_type or manifest.message or manifest.signal)
+
+
+def _torch_version() -> str:
+    import torch
+
+    return str(torch.__version__)

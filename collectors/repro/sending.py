@@ -1,0 +1,184 @@
+"""Take a repro elsewhere: as one file, into another database, to a dashboard. It stays text on the way."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import tempfile
+import time
+import zlib
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from compileboard.collectors.contract.events import (
+    Event,
+    ProcessStarted,
+    ReproCaptured,
+    ReproValues,
+    RunEnded,
+    RunStarted,
+)
+from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.contract.repros import dump_manifest
+from compileboard.collectors.formats.repro_archive import write_archive
+from compileboard.collectors.formats.repro_script import write_script
+from compileboard.collectors.pipeline.source import EventBatch
+from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
+from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.spool.folders import new_run_id
+from compileboard.collectors.store.bundles import write_bundle
+from compileboard.collectors.store.connection import checkpoint, open_reader
+from compileboard.collectors.store.ingest.repros import repro_id
+
+PUSH_S = 120.0
+_POLL_S = 0.5
+
+
+def export(repro: Repro, output: str, *, is_forced: bool) -> str:
+    """Write a repro as a script or an archive, whole or not at all; return a sentence of what is in it.
+
+    Raises: NotRunnable, OSError.
+    """
+    path = Path(output)
+    parts = (repro.manifest, repro.program, repro.dynamo_program, repro.values)
+    note = ""
+    if output.endswith((".tar.gz", ".tgz")):
+        body = write_archive(*parts)
+    elif output.endswith(".py"):
+        try:
+            text, is_whole = write_script(*parts)
+        except ValueError as error:
+            raise NotRunnable(f"{repro.name} cannot be a script: {error}; export it as .tar.gz") from None
+        body = text.encode("utf-8", "backslashreplace")
+        if not is_whole:
+            note = "; its values are more than 1 MB, so it draws them: .tar.gz has them"
+    else:
+        raise NotRunnable(f"{output!a}: expected a name that ends in .py or .tar.gz")
+    if path.exists() and not is_forced:
+        raise NotRunnable(f"there is a file {output!a} already; --force replaces it")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(body)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    if not note and not repro.values:
+        note = "; no values of inputs are recorded, they are drawn"
+    return f"wrote {output} ({len(body):,} bytes){note}"
+
+
+def import_repro(repro: Repro, database: str, name: str | None = None) -> tuple[str, bool]:
+    """Store a repro in a run of its own, named by its content; return its id and whether it is new.
+
+    Raises: StoreError.
+    """
+    body = json.dumps(dump_manifest(repro.manifest), sort_keys=True)
+    text = "\x1e".join((body, repro.program, repro.dynamo_program or "", *sorted(repro.values)))
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    now_us = time.time_ns() // 1000
+    # The same repro is the same run, whenever it comes: the time of a ULID is left at its beginning.
+    run_id, process_id = new_run_id(0, int(digest[:20], 16)), digest[:32]
+    events = _list_events(repro, run_id, process_id, name or Path(repro.path or repro.name).name, now_us)
+    with closing(SqliteSink.open(database, run_id)) as sink:
+        result = sink.ingest(EventBatch(events))
+        if result.deleted_run:
+            raise NotRunnable(f"the run of {repro.name} was deleted in {database}; restore it there")
+        checkpoint(sink.connection)
+    return format_id(repro_id(process_id, 0)), result.new_count > 0
+
+
+def _list_events(repro: Repro, run_id: str, process_id: str, name: str, now_us: int) -> list[Event]:
+    manifest = repro.manifest
+    versions = manifest.versions
+    gpus: list[dict[str, Any]] = [{"name": manifest.device}] if manifest.device not in (None, "cpu") else []
+    events: list[Event] = [
+        RunStarted(run_id, 0, now_us, run_id, name, source="import", gpus=gpus),
+        ProcessStarted(
+            process_id,
+            0,
+            now_us,
+            run_id,
+            pid=0,
+            torch_version=versions.get("torch"),
+            python_version=versions.get("python"),
+            cuda_version=versions.get("cuda"),
+            triton_version=versions.get("triton"),
+            capabilities={"trace": "not recorded (a repro alone)"},
+        ),
+        ReproCaptured(
+            process_id,
+            1,
+            now_us,
+            manifest=dump_manifest(manifest),
+            program=repro.program,
+            dynamo_program=repro.dynamo_program,
+        ),
+    ]
+    for number, (digest, body) in enumerate(sorted(repro.values.items())):
+        packed = base64.b64encode(zlib.compress(body)).decode()
+        events.append(ReproValues(process_id, 2 + number, now_us, position=0, digest=digest, body=packed))
+    return [*events, RunEnded(run_id, 1, now_us, run_id, "imported")]
+
+
+def push(repro: Repro, address: str) -> str:
+    """Send a repro to a dashboard's import, and wait until it is stored; return a sentence.
+
+    Raises: NotRunnable.
+    """
+    base = address.rstrip("/")
+    if urlsplit(base).scheme not in ("http", "https") or not urlsplit(base).netloc:
+        raise NotRunnable(f"{address!a} is no address of a dashboard; expected http://HOST:PORT")
+    with tempfile.TemporaryDirectory(prefix="compileboard-push-") as folder:
+        database, bundle = os.path.join(folder, "repro.db"), os.path.join(folder, "repro.bundle")
+        sent_id, _ = import_repro(repro, database)
+        with closing(open_reader(database)) as connection:
+            run_ids = [row[0] for row in connection.execute("select id from runs")]
+            write_bundle(connection, run_ids, bundle)
+        body = Path(bundle).read_bytes()
+    headers = {"Content-Type": "application/octet-stream", "Accept": "application/json"}
+    started = _ask(Request(f"{base}/api/v1/imports?filename=repro.db", body, headers, method="POST"), base)  # noqa: S310
+    return _await(base, started, sent_id)
+
+
+def _await(base: str, state: dict[str, Any], sent_id: str) -> str:
+    deadline_s = time.monotonic() + PUSH_S
+    while state.get("state") not in ("done", "failed", "cancelled"):
+        if time.monotonic() > deadline_s:
+            raise NotRunnable(f"{base} took the repro and has not stored it yet; see {base}/imports")
+        time.sleep(_POLL_S)
+        status_url = str(state.get("status_url") or "")
+        if not status_url.startswith("/"):
+            raise NotRunnable(f"{base} answered without the address of its import; is it a CompileBoard?")
+        state = _ask(Request(f"{base}{status_url}", headers={"Accept": "application/json"}), base)  # noqa: S310
+    if state["state"] != "done":
+        raise NotRunnable(f"{base} refused the repro: {str(state.get('message') or state['state'])[:300]}")
+    return f"sent: {base}/repros/{sent_id}"
+
+
+def _ask(request: Request, base: str) -> dict[str, Any]:
+    try:
+        with urlopen(request, timeout=PUSH_S) as response:  # noqa: S310  http and https alone, as checked
+            body = json.loads(response.read(1 << 20))
+    except HTTPError as error:
+        text = error.read(2_000).decode("utf-8", "replace")
+        raise NotRunnable(f"{base} refused the repro ({error.code}): {_read_error(text) or error.reason}") from None
+    except (URLError, OSError, http.client.HTTPException, ValueError) as error:
+        raise NotRunnable(f"{base} cannot be reached: {getattr(error, 'reason', error)}") from None
+    data = body.get("data") if isinstance(body, dict) else None
+    if not isinstance(data, dict):
+        raise NotRunnable(f"{base} answered with no import; is it a CompileBoard?")
+    return data
+
+
+def _read_error(text: str) -> str:
+    try:
+        return str(json.loads(text)["error"]["message"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return ""

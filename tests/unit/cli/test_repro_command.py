@@ -1,0 +1,209 @@
+"""`repro`: what each command prints and ends with, and what it refuses in one sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.cli.main import main
+from compileboard.collectors.cli.repro import read_size
+from compileboard.collectors.repro.loading import load_path
+from compileboard.collectors.repro.repro import NotRunnable
+
+RECORDED = Path(__file__).parents[2] / "data" / "repros" / "dynamic_pad.txt"  # torch's script of planted.dynamic_only
+PLANTED = Path(__file__).parents[2] / "programs" / "planted.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with a script that torch wrote."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(RECORDED, tmp_path / "repro.py")
+    return tmp_path
+
+
+def _id_of(capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(["repro", "list", "--db", "a.db", "--json"]) == 0
+    return str(json.loads(capsys.readouterr().out)[0]["id"])
+
+
+def test_script_is_stored_listed_shown_and_known_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["repro", "import", "repro.py", "--db", "a.db"]) == 0
+    assert "stored as repro" in capsys.readouterr().err
+    assert main(["repro", "import", "repro.py", "--db", "a.db"]) == 0
+    assert "known as repro" in capsys.readouterr().err
+    number = _id_of(capsys)
+    assert main(["repro", "show", number[:6], "--db", "a.db"]) == 0
+    shown = capsys.readouterr().out
+    assert "25 operations, level aot; symbols s77 = 19" in shown and "s77×32" in shown
+    assert "is of an imported run. It runs only with --trust." in shown
+
+
+@pytest.mark.parametrize("name", ["sent.py", "sent.tar.gz"])
+def test_exported_file_is_loaded_as_what_was_exported(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["repro", "export", "repro.py", "-o", name]) == 0
+    assert f"wrote {name}" in capsys.readouterr().err
+    original, sent = load_path(folder / "repro.py"), load_path(folder / name)
+    assert (sent.manifest, sent.program) == (original.manifest, original.program)
+    assert original.distrust is None and sent.distrust is not None
+    assert main(["repro", "export", "repro.py", "-o", name]) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert main(["repro", "export", name, "-o", name, "--force"]) == 0
+
+
+def test_what_was_made_to_travel_runs_only_with_trust(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["repro", "export", "repro.py", "-o", "sent.tar.gz"])
+    main(["repro", "import", "repro.py", "--db", "a.db"])
+    for name in ("sent.tar.gz", _id_of(capsys)):
+        for command in (["run"], ["check"], ["get-args", "-o", "x.pt"]):
+            assert main(["repro", command[0], name, *command[1:], "--db", "a.db"]) == 2
+            message = capsys.readouterr().err
+            assert message.count("\n") == 1 and "then say --trust" in message
+    (folder / "repro.py").chmod(0o666)
+    assert main(["repro", "run", "repro.py"]) == 2
+    assert "can be written by every user" in capsys.readouterr().err
+
+
+@pytest.mark.torch
+def test_run_says_whether_it_fails_here_and_keeps_the_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    planted = ["--preload", f"{PLANTED}:dynamic_only", "--timeout", "200"]
+    assert main(["repro", "run", "repro.py", *planted]) == 0
+    assert "Fails here: NotImplementedError: planted: padding of a dynamic size." in capsys.readouterr().out
+    main(["repro", "import", "repro.py", "--db", "a.db"])
+    number = _id_of(capsys)
+    assert main(["repro", "run", number, "--db", "a.db", "--trust", "--json", *planted]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["status"], answer["operation"]) == ("same", "aten.constant_pad_nd.default")
+    for name in ("repro.py", number):
+        assert main(["repro", "show", name, "--db", "a.db"]) == 0
+        assert "run: same, aten.constant_pad_nd.default" in capsys.readouterr().out
+    with closing(sqlite3.connect("a.db")) as connection:
+        assert connection.execute("select command, status from repro_results").fetchall() == [("run", "same")]
+
+
+@pytest.mark.torch
+def test_another_failure_than_the_recorded_one_is_not_reproduced(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = RECORDED.read_text().replace("check_str=None)\n", "check_str='another error')\n", 1)
+    (folder / "other.py").write_text(text)
+    assert main(["repro", "run", "other.py", "--preload", f"{PLANTED}:dynamic_only"]) == 1
+    assert "Fails here in another way: NotImplementedError" in capsys.readouterr().out
+
+
+@pytest.mark.torch
+def test_script_that_never_ends_is_ended_and_counts_as_not_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "endless.py").write_text("import time\nwhile True:\n    time.sleep(1)\n" + RECORDED.read_text())
+    assert main(["repro", "run", "endless.py", "--timeout", "2"]) == 2
+    assert "Not answered: it reached the time limit; --timeout and --memory allow more." in capsys.readouterr().out
+
+
+@pytest.mark.torch
+def test_inputs_are_written_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    assert main(["repro", "get-args", "repro.py", "-o", "inputs.pt"]) == 0
+    assert "arg2_1  float32  19×32  cpu, drawn" in capsys.readouterr().out
+    inputs = torch.load("inputs.pt")
+    assert list(inputs) == ["arg0_1", "arg1_1", "arg2_1", "arg3_1", "arg4_1"] and inputs["arg1_1"] == 19
+
+
+def _hostile_archive() -> bytes:
+    body = io.BytesIO()
+    with tarfile.open(fileobj=body, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("../../program.py"), io.BytesIO())
+    return body.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "sentence"),
+    [
+        ("note.txt", b"hello", "has no `class Repro`"),
+        ("note.py", b"class Repro(", "no Python that can be read"),
+        ("binary.py", bytes(range(256)), "is no text"),
+        ("bad.tar.gz", _hostile_archive(), "this archive has '../../program.py'; expected manifest.json"),
+        ("cut.tar.gz", b"\x1f\x8b\x08", "this archive cannot be read"),
+        ("new\nline\x1b[31m.py", b"", "has no `class Repro`"),
+    ],
+)
+def test_file_that_is_no_repro_is_refused_in_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, body: bytes, sentence: str
+) -> None:
+    (folder / name).write_bytes(body)
+    for command in ("show", "run"):
+        assert main(["repro", command, name]) == 2
+        message = capsys.readouterr().err
+        assert sentence in message and message.count("\n") == 1 and "\x1b" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("absent.py", "there is no file 'absent.py'"),
+        ("zzzz", "is no id of a repro"),
+        ("0123", "no repro of this database begins with"),
+        ("empty", "'empty' has no repro: expected minifier_launcher.py"),
+        ("pipe", "is no plain file"),
+    ],
+)
+def test_name_of_nothing_is_refused_in_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str
+) -> None:
+    main(["repro", "import", "repro.py", "--db", "a.db"])
+    (folder / "empty").mkdir()
+    os.mkfifo(folder / "pipe")
+    capsys.readouterr()
+    assert main(["repro", "run", name, "--db", "a.db"]) == 2
+    message = capsys.readouterr().err
+    assert sentence in message and message.count("\n") == 1
+
+
+def test_folder_that_torch_left_gives_its_launcher_or_smallest_checkpoint(folder: Path) -> None:
+    checkpoints = folder / "torch_compile_debug" / "run_1" / "minifier" / "checkpoints"
+    (checkpoints / "storages").mkdir(parents=True)
+    for count in (40, 9):
+        shutil.copyfile(RECORDED, checkpoints / f"{count}.py")
+    loaded = load_path(folder / "torch_compile_debug")
+    assert loaded.path == str(checkpoints / "9.py") and loaded.storage_folder == str(checkpoints)
+    shutil.copyfile(RECORDED, checkpoints.parent / "minifier_launcher.py")
+    assert load_path(folder / "torch_compile_debug").path == str(checkpoints.parent / "minifier_launcher.py")
+    (folder / "torch_compile_debug" / "run_2").mkdir()
+    shutil.copyfile(RECORDED, folder / "torch_compile_debug" / "run_2" / "minifier_launcher.py")
+    with pytest.raises(NotRunnable, match="has 2 repros; name one of them"):
+        load_path(folder / "torch_compile_debug")
+
+
+@pytest.mark.parametrize(("text", "size"), [("500M", 500 << 20), ("8G", 8 << 30), ("8GiB", 8 << 30), ("7", 7)])
+def test_size_is_read(text: str, size: int) -> None:
+    assert read_size(text) == size
+    for wrong in ("", "G", "-1G", "1.5G", "8X"):
+        with pytest.raises(ValueError, match="expected a size"):
+            read_size(wrong)
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("board", "is no address of a dashboard"),
+        ("file:///etc/passwd", "is no address"),
+        ("http://127.0.0.1:9", "cannot be reached"),
+    ],
+)
+def test_push_to_nothing_is_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], address: str, sentence: str
+) -> None:
+    assert main(["repro", "push", "repro.py", "--to", address]) == 2
+    assert sentence in capsys.readouterr().err
