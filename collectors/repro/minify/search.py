@@ -1,0 +1,334 @@
+"""Minify a graph that fails: torch's minifier, asked once a question and each time in a process of its own.
+
+torch's minifier cuts the graph's end off and replaces what it can by inputs, as long as the graph still fails. What is
+added here: "fails" is the same failure, an answer is kept on disk (half of all questions come twice, and an interrupted
+search goes on from them), the values of intermediates are taken up to the operation that dies, and inputs stay as
+they were where the graph writes to them. Runs in the worker, which has loaded torch and what the repro preloads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch._functorch.fx_minifier as fx_minifier
+
+from compileboard.collectors.repro import failure, isolation
+from compileboard.collectors.repro.failure import Failure, find_operation
+from compileboard.collectors.repro.isolation import Outcome, TrialLimits
+from compileboard.collectors.repro.judging import COMPILED, EAGER, Judge, judge
+from compileboard.collectors.repro.minify.findings import (
+    MINIFIED,
+    NOT_FINISHED,
+    NOT_REPRODUCED,
+    OTHER_FAILURE,
+    Minification,
+    Reduction,
+)
+from compileboard.collectors.repro.minify.graph_values import (
+    annotate,
+    call_nodes,
+    count_nodes,
+    graph_key,
+    isolate_node,
+    operation_name,
+    placeholders,
+)
+from compileboard.collectors.repro.minify.query_log import QueryLog, Question
+
+MOST_GUESSES = 3
+# What stands in a graph without computing anything.
+PLUMBING = ("getitem", "alias", "detach", "_to_copy")
+# Settings of inductor under which no two operations become one kernel.
+WITHOUT_FUSION = {
+    "max_fusion_size": 1,
+    "realize_opcount_threshold": -1,
+    "epilogue_fusion": False,
+    "prologue_fusion": False,
+}
+
+
+class TrialRunner(Protocol):
+    """What runs a function in a process of its own, within limits."""
+
+    limits: TrialLimits
+
+    def run(self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None) -> Outcome: ...
+
+
+@dataclass(frozen=True)
+class SmallestGraph:
+    """What a search ends with."""
+
+    module: Any
+    inputs: list[Any]
+    failure: Failure
+    answer: Minification
+
+
+_NO_TIME_LEFT = "the time that was given is spent"
+
+
+class _Stopped(BaseException):
+    """Raised out of torch's minifier to end the search with what is known."""
+
+
+_OF_KIND = {
+    "compile": (failure.RAISED,),
+    "runtime": (failure.RAISED,),
+    "accuracy": failure.WRONG_ANSWERS,
+    "crash": (failure.SIGNAL,),
+}
+
+
+def _matches(expected: Failure, first: Failure) -> bool:
+    """Return whether it fails here as it did when it was captured; what the capture did not record is passed over."""
+    if first.status in failure.WRONG_ANSWERS:  # where values were not kept, NaN may come as a wrong number
+        return expected.status in failure.WRONG_ANSWERS
+    if first.status == failure.SIGNAL and expected.signal is None:
+        return expected.status == failure.SIGNAL
+    return expected.is_same(first)
+
+
+def minify(
+    module: Any,
+    inputs: Sequence[Any],
+    how: Judge,
+    trials: TrialRunner,
+    *,
+    expected: Failure | None = None,
+    log: QueryLog | None = None,
+    report: Callable[[Question], None] | None = None,
+    max_seconds: float | None = None,
+    operation: str | None = None,
+) -> SmallestGraph:
+    """Reduce a graph to the fewest nodes that fail in the same way.
+
+    `expected` is the failure that was captured, `operation` the one that it names.
+    """
+    search = _Search(module, list(inputs), how, trials, log or QueryLog(None), report, max_seconds)
+    return search.run(expected, operation)
+
+
+def failure_of(outcome: Outcome, expected: Failure) -> Failure:
+    """Return how a trial of `judge` failed; of a chain of errors the expected one, if it is in it."""
+    if outcome.status == isolation.OK:
+        return Failure(**outcome.value["failure"])
+    chain = [failure.raised(*entry) for entry in outcome.errors]
+    same = next((entry for entry in chain if entry.is_same(expected)), None)
+    if same is not None or outcome.status == isolation.RAISED:
+        return same or chain[0]
+    if outcome.status == isolation.SIGNAL:
+        return Failure(failure.SIGNAL, signal=outcome.signal)
+    return Failure(failure.TIMED_OUT if outcome.status == isolation.TIMED_OUT else failure.OUT_OF_MEMORY)
+
+
+class _Search:
+    """One search: torch's minifier with our question, and the smallest failing graph so far."""
+
+    def __init__(
+        self,
+        module: Any,
+        inputs: list[Any],
+        how: Judge,
+        trials: TrialRunner,
+        log: QueryLog,
+        report: Callable[[Question], None] | None,
+        max_seconds: float | None,
+    ) -> None:
+        self._start = time.monotonic()
+        self._how, self._trials, self._log, self._report = how, trials, log, report
+        self._deadline = None if max_seconds is None else self._start + max_seconds
+        self._target = Failure(failure.PASSED)
+        self._nodes_before = len(call_nodes(module.graph))
+        self._best: tuple[Any, list[Any]] = (module, inputs)
+        self._call_names = {node.name for node in call_nodes(module.graph)}
+        self._asked: set[str] = set()
+        self._history: list[Reduction] = []
+        self._counts = {"tried": 0, "remembered": 0, "limited": 0}
+        self._query = 0
+
+    def run(self, expected: Failure | None, operation: str | None) -> SmallestGraph:
+        module, inputs = self._best
+        status, why = MINIFIED, None
+        self._target = expected or self._target
+        try:
+            first = self._ask_first(module, inputs, expected)
+            if not first.fails:
+                return self._finish(NOT_REPRODUCED, first, f"here the graph {first.describe()}")
+            if first.status not in _OF_KIND[self._how.kind] or (expected is not None and not _matches(expected, first)):
+                expected = expected or Failure(_OF_KIND[self._how.kind][0])
+                return self._finish(OTHER_FAILURE, first, f"captured: {expected.describe()}; here: {first.describe()}")
+            self._target = first
+            self._search(module, inputs, operation or find_operation(first.message))
+        except (_Stopped, KeyboardInterrupt) as error:
+            status, why = NOT_FINISHED, str(error) or "interrupted"
+        return self._finish(status, self._target, why)
+
+    def _ask_first(self, module: Any, inputs: list[Any], expected: Failure | None) -> Failure:
+        """Try the whole graph; without a compiler where it fails in the same way without it: that takes no compile."""
+        if self._how.kind in ("runtime", "crash"):
+            eager = self._how.in_eager()
+            first = self._ask(module, inputs, eager)
+            if first.status in _OF_KIND[self._how.kind] and (expected is None or _matches(expected, first)):
+                self._how = eager
+                return first
+        return self._ask(module, inputs, self._how)
+
+    def _search(self, module: Any, inputs: list[Any], operation: str | None) -> None:
+        annotate(module, inputs, self._how.level, self._count_harmless(module, inputs))
+        start_module, start_inputs = self._guess(module, inputs, operation) or (module, inputs)
+        # RuntimeError: "final graph is not failing": the best so far is what counts
+        with _quiet(), _annotated_already(), contextlib.suppress(RuntimeError):
+            fx_minifier.minifier(
+                start_module,
+                start_inputs,
+                module_fails=self._fails,
+                dump_state=lambda module, inputs: None,
+                skip_sanity=True,
+            )
+
+    def _count_harmless(self, module: Any, inputs: list[Any]) -> int | None:
+        """Count the nodes that run in eager before a process dies of them or reaches a limit; None if all do."""
+        with tempfile.NamedTemporaryFile(prefix="nodes-") as file:
+            outcome = self._trials.run(count_nodes, module, inputs, file.name)
+            if outcome.status in (isolation.OK, isolation.RAISED):  # an error ends `annotate` by itself
+                return None
+            return int.from_bytes(Path(file.name).read_bytes()[:8], "little")
+
+    def _guess(self, module: Any, inputs: list[Any], operation: str | None) -> tuple[Any, list[Any]] | None:
+        """Try the operation that the failure names, alone: a hit saves most of the search."""
+        if operation is None:
+            return None
+        names = (operation, operation.removeprefix("torch.ops."))
+        nodes = [node for node in call_nodes(module.graph) if operation_name(node) in names]
+        for node in nodes[:MOST_GUESSES]:
+            alone = isolate_node(module, inputs, node)
+            if alone is not None and self._fails(*alone):
+                return alone
+        return None
+
+    def _fails(self, module: Any, inputs: Sequence[Any]) -> bool:
+        if not call_nodes(module.graph):
+            return False  # nothing is left to fail: no compile for it
+        values = list(inputs)
+        self._rename_inputs(module)
+        if not self._target.is_same(self._ask(module, values, self._how)):
+            return False
+        count, fewest = len(call_nodes(module.graph)), len(call_nodes(self._best[0].graph))
+        if count <= fewest:
+            self._best = (torch.fx.GraphModule(module, copy.deepcopy(module.graph)), values)
+        if count < fewest:
+            self._history.append(Reduction(round(time.monotonic() - self._start, 3), count, self._query))
+        return True
+
+    def _rename_inputs(self, module: Any) -> None:
+        """Name an input that was an operation after its value: a compiler may go by names."""
+        for node in placeholders(module.graph):
+            if node.target in self._call_names:
+                node.target = f"{node.target}_value"
+                node._rename(node.target)
+        module.recompile()
+
+    def _ask(self, module: Any, inputs: list[Any], how: Judge) -> Failure:
+        if self._is_late():
+            raise _Stopped(_NO_TIME_LEFT)
+        key = graph_key(module, inputs, how)
+        answer, is_remembered, start = self._log.find(key), True, time.monotonic()
+        if answer is None:
+            outcome = self._trials.run(judge, module, inputs, how, limits=self._limits())
+            answer, is_remembered = failure_of(outcome, self._target), False
+            if answer.status == failure.TIMED_OUT and self._is_late():
+                raise _Stopped(_NO_TIME_LEFT)
+            self._log.add(key, answer, len(call_nodes(module.graph)), time.monotonic() - start)
+            self._counts["tried"] += 1
+            self._counts["limited"] += answer.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
+        else:
+            self._counts["remembered"] += 1
+        self._tell(module, answer, is_remembered and key in self._asked, is_remembered, time.monotonic() - start)
+        self._asked.add(key)
+        return answer
+
+    def _is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    def _limits(self) -> TrialLimits:
+        """Return what this trial may take: no more than is left of the whole time."""
+        limits = self._trials.limits
+        if self._deadline is None:
+            return limits
+        return replace(limits, seconds=max(1.0, min(limits.seconds, self._deadline - time.monotonic())))
+
+    def _tell(self, module: Any, answer: Failure, is_repeat: bool, is_remembered: bool, seconds: float) -> None:
+        if self._report is None or is_repeat:
+            return
+        self._query += 1
+        fails = self._target.is_same(answer) or (self._target.status == failure.PASSED and answer.fails)
+        count = len(call_nodes(module.graph))
+        fewest = min(len(call_nodes(self._best[0].graph)), count if fails else self._nodes_before)
+        self._report(Question(self._query, count, fewest, fails, answer.describe(), seconds, is_remembered))
+
+    def _finish(self, status: str, answer: Failure, why: str | None) -> SmallestGraph:
+        module, inputs = self._best
+        operations = tuple(operation_name(node) for node in call_nodes(module.graph))
+        computing = [name for name in operations if not any(part in name for part in PLUMBING)]
+        is_together, is_fusion = status == MINIFIED and len(computing) > 1, False
+        if is_together:
+            with contextlib.suppress(_Stopped):
+                is_fusion = self._passes_without_fusion(module, inputs)
+        reduced = Minification(
+            status,
+            self._nodes_before,
+            len(operations),
+            operations,
+            level=self._how.level,
+            failure=answer.describe(),
+            why=why,
+            fails_in_eager=self._how.mode == EAGER,
+            is_together=is_together,
+            is_fusion=is_fusion,
+            tried_count=self._counts["tried"],
+            remembered_count=self._counts["remembered"],
+            limited_count=self._counts["limited"],
+            seconds=round(time.monotonic() - self._start, 3),
+            history=tuple(self._history),
+        )
+        return SmallestGraph(module, inputs, answer, reduced)
+
+    def _passes_without_fusion(self, module: Any, inputs: list[Any]) -> bool:
+        if self._how.mode != COMPILED or self._how.backend != "inductor":
+            return False
+        known = {name: value for name, value in WITHOUT_FUSION.items() if hasattr(torch._inductor.config, name)}
+        return self._ask(module, inputs, replace(self._how, settings=known)).status == failure.PASSED
+
+
+@contextlib.contextmanager
+def _annotated_already() -> Iterator[None]:
+    """Stop torch's minifier from running the graph itself, in this process and on the inputs that it writes to."""
+
+    class Nothing:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def propagate(self, *_: Any) -> None: ...
+
+    original = fx_minifier.ConcreteProp
+    fx_minifier.ConcreteProp = Nothing
+    try:
+        yield
+    finally:
+        fx_minifier.ConcreteProp = original
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Stop torch's minifier from writing its own progress to the terminal."""
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+        yield
