@@ -74,7 +74,7 @@ ATTEMPTS = 5
 WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
 # A claim this old is nobody's: every conversation ends after minutes (app.alerts.deadline).
 CLAIM_LIMIT_US = 15 * MINUTE_US
-LOST = "the sender ended before it could say whether the message arrived; it is not sent again"
+LOST = "the sender ended before the delivery was confirmed; not sent again"
 MOST_INCIDENTS = 500  # of one message
 
 

@@ -54,7 +54,7 @@ def read_period(since: str | None, until: str | None, last: str | None, now_us: 
     Raises: FilterError if a text says no time, or the end is not after the beginning.
     """
     if since and last:
-        raise FilterError(f"last: {last[:40]!r} and since={since[:40]!r} both say where the period begins; give one")
+        raise FilterError(f"last: {last[:40]!r} and since={since[:40]!r} both set the start of the period; give one")
     end = _read_moment("until", until, now_us, ends=True) if until else now_us
     if since:
         begin = _read_moment("since", since, now_us, ends=False)

@@ -157,7 +157,7 @@ def export(**options: Any) -> int:
 def _refuse(arguments: SimpleNamespace) -> str | None:
     """Describe which options do not go together."""
     if arguments.run is arguments.compare is arguments.suite is None:
-        return "say what to write: --run ID, --compare BASE NEW, --suite NAME or --site DIR"
+        return "nothing to write; expected --run ID, --compare BASE NEW, --suite NAME or --site DIR"
     missing = [f"--{name}" for name in ("format", "output") if getattr(arguments, name) is None]
     if missing:
         return f"{' and '.join(missing)} must be given: what to write, and where"

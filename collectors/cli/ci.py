@@ -43,7 +43,7 @@ def ci(db: str, bench: str | None, command: str | None, base: str | None, baseli
     """
     try:
         if bool(bench) == bool(command):
-            raise ValueError("say what to measure: --bench 'OPTIONS' or --command 'COMMAND', one of both")
+            raise ValueError("nothing to measure; expected --bench 'OPTIONS' or --command 'COMMAND', one of both")
         words = _read_words(db, bench, command)
         commit = _find_commit(base, baseline)
     except ValueError as error:
@@ -62,7 +62,7 @@ def ci(db: str, bench: str | None, command: str | None, base: str | None, baseli
     missing = "the checkout" if not outputs["run"] else "the base" if not (baseline or outputs["base-run"]) else ""
     if missing:
         outputs["problem"] = (
-            f"{words[0]} ended with exit code {code} before it recorded {missing}; the job's log says why"
+            f"{words[0]} ended with exit code {code} before it recorded {missing}; the reason is in the job's log"
         )
     _write_outputs(outputs)
     return code

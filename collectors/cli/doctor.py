@@ -136,7 +136,7 @@ def _torch_checks() -> list[Check]:
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
-        return [Check("note", "torch", "does not say its version: it was not installed by pip"), *_probe_checks()]
+        return [Check("note", "torch", "version unknown: not installed by pip"), *_probe_checks()]
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
     if numbers < OLDEST_TORCH:
         return [Check("fails", "torch", f"{version} is too old; CompileBoard records torch 2.4 and newer")]

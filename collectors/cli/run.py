@@ -233,12 +233,12 @@ def closing_lines(database: str, run_id: str) -> list[str]:
     if summary.torch_version:
         return [
             "nothing was compiled although torch was loaded: no compiled function was called, or TORCH_COMPILE_DISABLE "
-            f"or TORCHDYNAMO_DISABLE is set (`{doctor}` says); {show}"
+            f"or TORCHDYNAMO_DISABLE is set (check: `{doctor}`); {show}"
         ]
     if summary.state != "finished":  # it had no chance to
         return [f"the program ended before it loaded torch.compile; {show}"]
     return [
         "nothing was compiled: no process that could be observed loaded torch.compile. Either the program does not use "
         "it, or it ran where the hooks do not reach: python -I, -S or -E, a container, another machine "
-        f"(`{doctor}` says more)"
+        f"(details: `{doctor}`)"
     ]

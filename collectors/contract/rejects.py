@@ -27,7 +27,7 @@ KINDS: dict[str, str] = {
     "not_asked": "a fact of the run that could not be asked for; not recorded",
     "bad_log": "a log of torch's own that could not be read",
     "unknown_file": "a stack frame whose file name is not in the log",
-    "too_large": "a record larger than 64 MiB; passed over",
+    "too_large": "a record larger than 64 MiB, skipped",
     "second_log": "another process's log in the same file; read as a process of its own",
     "truncated": "a last record that is not whole; a longer copy of the log completes it",
     "empty_log": "a file without a record",

@@ -181,7 +181,7 @@ class RunSummary:
                     lines += _wrapped(note, columns, " " * NOTE_INDENT, " " * NOTE_INDENT)
         if self.loss_count:
             words = "1 record was" if self.loss_count == 1 else f"{self.loss_count} records were"
-            lines += ["", f"  {words} lost; the run's page says why."]
+            lines += ["", f"  {words} dropped; the reasons are on the run's page."]
         lines += [
             "",
             f"  See it: {command_hints.dashboard_command('serve', database=self.database)}  (page /runs/{self.id})",
@@ -436,4 +436,4 @@ def _stack_cliffs(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
     if not row["process_count"]:
         return []
     text = f"up to {row['faults_per_s']:,.0f} page faults a second in a process that compiled nothing"
-    return [CountedItem(text, row["process_count"], "`run --stack-room` settles it; docs/stack-cliff.md says more")]
+    return [CountedItem(text, row["process_count"], "`run --stack-room` settles it; see docs/stack-cliff.md")]

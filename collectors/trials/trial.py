@@ -113,4 +113,4 @@ def _warn_of_changes(program: RecordedProgram, base: Execution, print_line: Prin
         if recorded != now:
             print_line(f"the recorded run has {recorded} {noun}, the program now {now}; compared is the program now")
     if not base.counts.compile_count:
-        print_line("nothing was compiled; `compileboard-collect doctor` says what can be recorded here")
+        print_line("nothing was compiled; `compileboard-collect doctor` prints what can be recorded here")

@@ -44,6 +44,15 @@ RETIRED = {
     r"\bmoments?\b": "instant, time",
     r"\bspeaks? of\b|\btells? apart\b|\btells? of\b|\bsaid\b|\bsays so\b": "a verb of the field",
     r"\bwhat is judged\b|\bwhat was\b(?= ?$)": "base, new",
+    r"\bnothing (was )?lost\b|\brecords? lost\b": "dropped records",
+    r"\bthrown away\b|\bbeg[au]n again\b": "restart",
+    r"\btold to\b|\btells? people\b": "alerts: sent",
+    r"\bpassed over\b": "skipped",
+    r"\bword for it\b": "status",
+    r"\bmay come (out )?of\b": "most, largest",
+    r"\bthan the one (compiled|asked)\b": "differed from the compiled",
+    r"\bmoved with eager\b|\bdid otherwise\b": "changed, differ",
+    r"\bsays? (why|more|most|who)\b|\bsays so\b": "where the reason is",
     r"\d %": "a percent sign without a space",
 }
 # Texts with a retired word that is another's or another concept: (what the text has, why it stays).

@@ -119,7 +119,7 @@ MUTATIONS = {
     ),
     "unknown": (
         "Written to: {}",
-        "The function writes to {}. The metadata does not say whether the graph does it or the wrapper.",
+        "The function writes to {}. The metadata does not tell whether the graph or the wrapper does it.",
         "Unknown: nothing more where the graph writes, a copy of the tensor where the wrapper does.",
         "Return the new value instead of writing it.",
     ),

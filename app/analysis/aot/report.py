@@ -25,7 +25,7 @@ class AotGraphRow(AotGraph):
     trained: Annotated[bool | None, "Whether it has a backward."]
     wrappers: Annotated[tuple[str, ...], "torch's names of the wrappers that do something."]
     findings: Annotated[tuple[WrapperCost, ...], "What they do, from the outermost to the innermost."]
-    unknown: Annotated[tuple[str, ...], "What torch did not say, a sentence each."]
+    unknown: Annotated[tuple[str, ...], "What torch did not record, a sentence each."]
 
 
 @dataclass(frozen=True)

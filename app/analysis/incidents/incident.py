@@ -113,7 +113,7 @@ class Incident:
     ]
     causes: Annotated[list[IncidentCause], "Likely causes, most checks passed first."]
     others: Annotated[list[str], "What else changed in the same range."]
-    headlines: Annotated[list[HeadlineMetric], "The three changes that say most."]
+    headlines: Annotated[list[HeadlineMetric], "Its three most visible changes."]
     first_us: Annotated[TimeUs, "When the first bad run started."]
     recovered_us: Annotated[TimeUs | None, "When the run started that recovered it."]
     found_us: Annotated[TimeUs, "When it was first found."]

@@ -41,7 +41,7 @@ class Overview:
     programs: Annotated[list[ProgramSavings], "Where nothing was benchmarked: recorded programs with most to win."]
     totals: Annotated[DatabaseTotals, "Sums over every run."]
     series: Annotated[list[RunSeries], "At most 500."]
-    trend: Annotated[list[RunPoint], "The newest runs, oldest first: as many as the setting trend_runs says."]
+    trend: Annotated[list[RunPoint], "The newest runs, oldest first: at most the setting trend_runs."]
     newest_runs: Annotated[list[RunJson], "The newest 8."]
     graph_breaks: Annotated[list[TopBreak], "The 8 of the newest runs whose compiles took longest."]
     recompile_causes: Annotated[list[TopCause], "The 8 of the newest runs whose compiles took longest."]

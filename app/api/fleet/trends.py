@@ -48,7 +48,7 @@ class SetSummaryJson(SetFields):
     passed_count: Annotated[Count | None, "Models that pass; null where nothing tells."]
     pass_ratio: Annotated[float | None, "Models that pass ÷ models."]
     speedup_count: Annotated[Count, "Models that the geomean is over."]
-    geomean_speedup: Annotated[float | None, "Geometric mean of the speedups."]
+    geomean_speedup: Annotated[float | None, "Geomean of the speedups."]
     compilation_latency_s: Annotated[float | None, "Mean compile time, cold. Seconds."]
     abs_latency_ms: Annotated[float | None, "Mean latency, compiled. Milliseconds."]
     compression_ratio: Annotated[float | None, "Peak memory eager ÷ compiled, over the models."]

@@ -111,7 +111,7 @@ class CompileDetail(CompileRow):
 
     stack: fields.Stack
     chain: Annotated[Sequence[FrameCompile], "Every compile of the frame, first to last: at most 500."]
-    restart_reasons: Annotated[Sequence[str], "Why dynamo began again."]
+    restart_reasons: Annotated[Sequence[str], "Why tracing restarted."]
     compilations: Annotated[Sequence[CompilationRow], "Its records."]
     recompiles: Annotated[Sequence[RecompileRow], "The recompile that it is, if any."]
     graph_breaks: Annotated[Sequence[GraphBreakRow], "Its graph breaks."]

@@ -75,7 +75,7 @@ class SeriesChange:
     `confirmed_us` is of that run, `noticed_us` when that was found out.
     """
 
-    id: Annotated[str, "Its id: it stays while more runs say it better."]
+    id: Annotated[str, "Its ID; stable while more runs refine the change."]
     kind: Annotated[str, one_of(KINDS), "Change point, gradual change, or stopped reporting."]
     direction: Annotated[str, one_of(DIRECTIONS), "Which way."]
     state: Annotated[str, one_of(STATES), "What detection thinks of it."]

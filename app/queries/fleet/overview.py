@@ -369,7 +369,7 @@ class FailedModel:
     """A model that failed in a run."""
 
     model: Annotated[str, "The model."]
-    reason: Annotated[str | None, "Upstream's word for it."]
+    reason: Annotated[str | None, "Upstream's status."]
     message: Annotated[str | None, "The exception."]
 
     @property

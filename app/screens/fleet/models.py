@@ -67,7 +67,7 @@ class ResultJson(SeriesFields):
     gpu: Annotated[str | None, "The GPU's model; null for what no GPU made."]
     status: Annotated[str, one_of(STATUSES), "What became of it."]
     reason: Annotated[
-        str | None, "Of a failure upstream's word for it (`OOM`, `timeout`); of `skipped` and `not_run` why."
+        str | None, "Of a failure upstream's status (`OOM`, `timeout`); of `skipped` and `not_run` the reason."
     ]
     accuracy: Annotated[str | None, "Upstream's verdict: `pass`, `fail_accuracy`, …"]
     speedup: Annotated[float | None, "Median eager latency ÷ median compiled latency, over interleaved repeats."]

@@ -78,7 +78,7 @@ class RunJson:
     cache_bypass_count: Annotated[Count | None, "Graphs that cannot be cached."]
     cudagraph_skip_count: Annotated[Count | None, "CUDA graphs not used."]
     process_count: Annotated[Count | None, "Processes."]
-    loss_count: Annotated[Count, "Records lost while recording."]
+    loss_count: Annotated[Count, "Records dropped while recording."]
     compile_us: Annotated[DurationUs | None, "Sum of the records' durations, forward and backward."]
     recompile_us: Annotated[DurationUs | None, "The part of it spent on recompiles."]
     result_count: Annotated[Count, "Results of a benchmark: one a model and experiment."]

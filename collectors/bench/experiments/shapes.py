@@ -25,7 +25,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
     """Measure every size, both ways."""
     if bench.loaded.resize is None or not bench.loaded.sizes:
         return ExperimentOutcome(
-            status="skipped", reason="the model says no other sizes: its Loaded has no `resize` and `sizes`"
+            status="skipped", reason="the model has no other sizes: its Loaded has no `resize` and `sizes`"
         )
     bench.cast()
     bench.steps.use(bench.module)

@@ -134,7 +134,7 @@ def test_a_command_that_fails_fails_the_job_and_replaces_what_the_comment_said(j
 @pytest.mark.parametrize(
     ("inputs", "sentence"),
     [
-        ({"command": ""}, "say what to measure: --bench 'OPTIONS' or --command 'COMMAND', one of both"),
+        ({"command": ""}, "nothing to measure; expected --bench 'OPTIONS' or --command 'COMMAND', one of both"),
         ({"command": "'"}, "--command ': No closing quotation"),
         ({"command": "true", "base": "nowhere"}, "there is no commit 'nowhere' in this clone or its origin"),
         ({"bench": "--only path:none.py"}, "ended with exit code 2 before it recorded the checkout; the job's log"),

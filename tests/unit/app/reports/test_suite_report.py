@@ -220,7 +220,7 @@ def test_periods_are_read_as_people_write_them(given: Any, period: tuple[int, in
     ("given", "sentence"),
     [
         (("yesterday", None, None), "since: 'yesterday' is no time; expected a day as 2026-10-01"),
-        (("2026-10-01", None, "3d"), "both say where the period begins"),
+        (("2026-10-01", None, "3d"), "both set the start of the period"),
         (("2026-10-02", "2026-10-01", None), "not before its end"),
         ((None, None, "0d"), "last: '0d' is no length of time"),
         ((None, "2026-02-30", None), "until: '2026-02-30' is no time"),
