@@ -41,8 +41,9 @@ def list_annotations(
         is_break = checked.rule.name == NEW_BREAKS_RULE.name
         for verdict in checked.verdicts:
             new = verdict.new
-            if new is not None and new.file and new.line and (new.file, new.line) in changed:
-                by_line.setdefault((not is_break, new.file, new.line), []).append(new)
+            file = changed.find(new.file, new.line) if new is not None else None
+            if new is not None and new.line and file:
+                by_line.setdefault((not is_break, file, new.line), []).append(new)
     annotations = []
     for (is_cause, file, line), items in by_line.items():
         # Models that share the line have the same break.

@@ -18,14 +18,22 @@ TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class ChangedLines:
-    """Ranges of changed lines by file, as the repository's `root` has it."""
+    """Ranges of changed lines by file, as the repository's `root` has it; `folder` of it was measured in."""
 
     root: Path
     ranges: dict[str, list[range]] = field(default_factory=dict)
+    folder: str = "."
 
-    def __contains__(self, location: tuple[str | None, int | None]) -> bool:
-        file, line = location
-        return line is not None and any(line in lines for lines in self.ranges.get(file or "", ()))
+    def find(self, file: str | None, line: int | None) -> str | None:
+        """Return the repository's name of a file of which this line was changed, else None.
+
+        A run names its files from the folder it was started in, where they lie below that.
+        """
+        if file is None or line is None:
+            return None
+        names = (os.path.normpath(os.path.join(self.folder, file)), file)
+        name = next((name for name in names if (self.root / name).is_file() or name in self.ranges), file)
+        return name if any(line in lines for lines in self.ranges.get(name, ())) else None
 
 
 def list_changed_lines(folder: str, base: str) -> ChangedLines:
@@ -37,7 +45,8 @@ def list_changed_lines(folder: str, base: str) -> ChangedLines:
     for sides in (f"{base}...HEAD", f"{base}..HEAD"):
         answer = _ask(folder, "diff", *_OPTIONS, "--end-of-options", sides, "--")
         if answer.returncode == 0:
-            return ChangedLines(Path(root).resolve(), parse_diff(answer.stdout))
+            top = Path(root).resolve()
+            return ChangedLines(top, parse_diff(answer.stdout), os.path.relpath(Path(folder).resolve(), top))
     raise ValueError(f"cannot tell what changed since {base[:80]}: git: {answer.stderr.strip()[:300]}")
 
 

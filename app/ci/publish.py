@@ -69,7 +69,7 @@ def _annotate(report: Report, base: str, environment: Mapping[str, str], folder:
     annotations = list_annotations(report, changed, environment.get("GITHUB_WORKSPACE") or folder, fixes, subject)
     for line in format_annotations(annotations):
         _print(line)
-    elsewhere = len({item.fingerprint for item in new if (item.file, item.line) not in changed})
+    elsewhere = len({item.fingerprint for item in new if not changed.find(item.file, item.line)})
     notes = []
     if len(annotations) > MOST:
         notes.append(f"{MOST} of {len(annotations)} changed lines are annotated.")

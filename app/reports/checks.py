@@ -105,6 +105,7 @@ _NOUNS = {
     ("memory", "FAIL"): ("model with more memory", "models with more memory"),
     ("incidents", "OPEN_INCIDENT"): ("open incident", "open incidents"),
 }
+_RESOLVED = {"new-breaks": "graph break", "new-recompiles": "recompile cause"}
 
 
 def write_markdown(
@@ -158,7 +159,13 @@ def _write_heading(report: Report) -> str:
     if report.due:
         return f"⚠️ Not compared: {', '.join(checked.rule.name for checked in report.due)}"
     compared = sum(not checked.lacks for checked in report.rules)
-    return f"✅ Nothing worse by {format_plural(compared, 'rule')}"
+    resolved = [
+        format_plural(len({row.detail for row in checked.verdicts if row.word == "RESOLVED"}), noun)
+        for checked in report.rules
+        if (noun := _RESOLVED.get(checked.rule.name)) and "RESOLVED" in checked.counts
+    ]
+    better = f"{', '.join(resolved)} resolved, nothing" if resolved else "Nothing"
+    return f"✅ {better} worse by {format_plural(compared, 'rule')}"
 
 
 def _count_rules(report: Report) -> str:

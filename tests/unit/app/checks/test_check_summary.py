@@ -38,6 +38,7 @@ def test_models_that_share_a_break_have_one_and_nothing_worse_is_said_of_rules()
     new = replace(NEW, rows=rows, breaks=(make_break("x", "cnn"), make_break("x", "mlp")))
     assert write(new, base)[0] == "### ❌ 1 new graph break"
     assert write(replace(new, breaks=()), base)[0] == "### ✅ Nothing worse by 3 rules"
+    assert write(replace(new, breaks=()), new)[0].startswith("### ✅ 1 graph break resolved, nothing worse by")
 
 
 def test_a_pull_request_says_that_merging_moves_the_base() -> None:

@@ -47,6 +47,15 @@ def test_the_worst_come_first_and_what_github_hides_is_counted(tmp_path: Path) -
     assert lines[0].startswith("::warning file=a.py,line=12,title=1 graph break added::this PR adds 1 graph break at ")
 
 
+def test_a_run_in_a_folder_names_its_files_from_there(tmp_path: Path) -> None:
+    ranges = {"sub/a.py": [range(3, 4)], "a.py": [range(1, 9)]}
+    changed = ChangedLines(tmp_path, ranges, "sub")
+    items = [make_break("a.py", 3), make_break("a.py", 5), make_break("sub/a.py", 3)]
+    [row] = list_annotations(make_report(*items), changed, str(tmp_path))
+    assert (row.file, row.line) == ("sub/a.py", 3) and "at sub/a.py:3" in row.message
+    assert ChangedLines(tmp_path, ranges).find("a.py", 5) == "a.py"
+
+
 def test_models_that_share_a_line_have_one_annotation(tmp_path: Path) -> None:
     changed = ChangedLines(tmp_path, {"a.py": [range(7, 8)]})
     [row] = list_annotations(
