@@ -262,7 +262,7 @@ def _write(db: str, report: Report, arguments: SimpleNamespace, proposed: str) -
         (arguments.json, json.dumps(get_plain(report_check(report)), indent=2).encode() + b"\n"),
         (arguments.propose, proposed.encode()),
     )
-    write_outputs(documents, write_table(report, every=arguments.all))
+    write_outputs(documents, write_table(report, every=arguments.all, in_pull_request=in_pull_request))
     _publish(report, markdown, arguments, fixes)
 
 

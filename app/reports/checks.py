@@ -23,7 +23,7 @@ NO_FIXES: Mapping[str, str] = {}
 _MOST_WIDTH = 60
 
 
-def write_table(report: Report, *, every: bool = False) -> Iterator[str]:
+def write_table(report: Report, *, every: bool = False, in_pull_request: bool = False) -> Iterator[str]:
     """Yield the lines; with `every` also the verdicts that pass."""
     yield report.headline
     for warning in report.warnings:
@@ -40,7 +40,7 @@ def write_table(report: Report, *, every: bool = False) -> Iterator[str]:
         yield f"{CHANGES}: {report.changes}"
     if report.failures or report.due:
         yield ""
-        yield textwrap.fill(next_step(report), 110)
+        yield textwrap.fill(next_step(report, in_pull_request=in_pull_request), 110)
 
 
 def _cells(rule_verdict: RuleVerdict) -> tuple[str, ...]:
