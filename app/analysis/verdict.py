@@ -13,6 +13,7 @@ from compileboard.app.schema import one_of
 STATES = ("failed", "incidents", "unconfirmed", "fixes", "stale", "first", "recording", "good")
 TONES = {"failed": "bad", "incidents": "bad", "unconfirmed": "warn", "fixes": "warn", "good": "good"}
 STALE_DAYS = 7
+TOO_FEW_RUNS = 3  # a tile is judged against three before it
 _DAY_US = 86_400_000_000
 _FEW = 3  # models that a sentence names
 
@@ -124,7 +125,7 @@ def _choose(
             return "incidents", f"{len(models)} of {facts.model_count} models worse{_since(worst.since)}", only
         return "incidents", f"{len(confirmed)} incidents open, worst: {worst.headline}", None
     if suspected:
-        names = ", ".join(dict.fromkeys(incident.subject for incident in suspected[:_FEW]))
+        names = " and ".join(dict.fromkeys(_name_within(incident.subject) for incident in suspected[:_FEW]))
         only = suspected[0].id if len(suspected) == 1 else None
         return "unconfirmed", f"Possible regression in {names}, confirming with the next run", only
     if facts.fixes:
@@ -139,6 +140,8 @@ def _choose(
             f"First run: {format_plural(facts.model_count, 'model')}" if facts.model_count else "1 run",
             None,
         )
+    if 1 < facts.run_count <= TOO_FEW_RUNS:
+        return "first", f"{format_plural(facts.run_count, 'run')}: too few to judge a change", None
     return "good", f"No regressions in the last {format_plural(facts.run_count, 'run')}", None
 
 
@@ -156,6 +159,11 @@ def _describe_failure(facts: VerdictFacts, confirmed: Sequence[VerdictIncident])
         return "failed", f"{facts.failing[0]} {facts.failure}{_since(since)}", incident_id
     of = f" of {facts.model_count}" if facts.model_count else ""
     return "failed", f"{len(failing)}{of} models fail{_since(since)}", incident_id
+
+
+def _name_within(subject: str) -> str:
+    """Return a subject as it stands within a sentence: suite nightly."""
+    return subject.replace("Suite ", "suite ", 1) if subject.startswith("Suite ") else subject
 
 
 def _since(commit: str) -> str:

@@ -107,6 +107,7 @@ class RecentRun:
     failed: Sequence[FailedModel]
     speedup: RunSpeedup | None
     worse: Sequence[str] = ()
+    is_suspected: bool = False  # a change that came before it waits to be confirmed
 
     @property
     def has_failed(self) -> bool:
@@ -122,8 +123,9 @@ class RecentRun:
         if state.word in BROKEN_OFF or not parts:
             parts.insert(0, state.word)
         text = ", ".join(parts)
+        kind = "quiet" if self.is_suspected and state.kind == "good" else state.kind
         is_bad = self.has_failed or (self.worse and not state.problems)
-        return text[0].upper() + text[1:], "bad" if is_bad else "warn" if state.problems else state.kind
+        return text[0].upper() + text[1:], "bad" if is_bad else "warn" if state.problems else kind
 
 
 @dataclass(frozen=True)
@@ -268,9 +270,20 @@ def _list_recent_runs(
     failed = list_failed_models(engine, failed_ids) if failed_ids else {}
     speedups = list_speedups(engine, benched) if benched else {}
     worse = _find_worse_models(reader, engine, incidents, [entry.run for entry in listed])
+    suspected = [(incident.suite, incident.branch, incident.first_us) for incident in incidents.unconfirmed]
     return [
-        RecentRun(entry, failed.get(entry.run.id, ()), speedups.get(entry.run.id), sorted(worse[entry.run.id]))
+        RecentRun(
+            entry,
+            failed.get(run.id, ()),
+            speedups.get(run.id),
+            sorted(worse[run.id]),
+            any(
+                (run.suite, run.git_branch or "") == (suite, branch) and run.started_us >= first_us
+                for suite, branch, first_us in suspected
+            ),
+        )
         for entry in listed
+        for run in [entry.run]
     ]
 
 

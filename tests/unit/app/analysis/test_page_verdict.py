@@ -36,6 +36,17 @@ FACTS = VerdictFacts(model_count=18, run_count=14, newest_us=NOW_US - DAY_US, no
         ),
         ({"fixes": "4 fixes save up to 3.09 s", "newest_us": 1}, "fixes", "4 fixes save up to 3.09 s"),
         ({"newest_us": NOW_US - 8 * DAY_US}, "stale", "No run since 14 Nov"),
+        (
+            {
+                "incidents": [
+                    replace(RANKER, is_confirmed=False),
+                    replace(ENCODER, subject="Suite s", is_confirmed=False),
+                ]
+            },
+            "unconfirmed",
+            "Possible regression in ranker and suite s, confirming with the next run",
+        ),
+        ({"run_count": 2}, "first", "2 runs: too few to judge a change"),
         ({"run_count": 1}, "first", "First run: 18 models"),
         ({"run_count": 0, "is_recording": True}, "recording", "Recording the first run"),
         ({}, "good", "No regressions in the last 14 runs"),

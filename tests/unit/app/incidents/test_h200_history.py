@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -123,6 +124,13 @@ def test_a_run_with_worse_models_says_how_many(history: sqlite3.Connection) -> N
         "b765756": ("1 worse", "bad"),
     }
     assert [recent.has_failed for recent in screen.runs].count(True) == 1
+
+
+def test_a_run_is_not_green_while_a_change_waits_to_be_confirmed(history: sqlite3.Connection) -> None:
+    screen = build_overview(history, SqliteEngine(history), read_overview_filters({}), read_clock(), 100)
+    recent = replace(screen.runs[0], worse=())
+    assert recent.status == ("Finished", "good")
+    assert replace(recent, is_suspected=True).status == ("Finished", "quiet")
 
 
 def test_a_models_page_lists_what_is_still_worse_first(history: sqlite3.Connection) -> None:
