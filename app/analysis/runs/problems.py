@@ -21,6 +21,7 @@ from compileboard.app.queries.run.recompiles import LimitHit
 from compileboard.app.queries.run.run import StackCliff
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.compile_labels import build_label
+from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
 
 _DISABLED = (
     ("force_disable_caches", True),
@@ -114,12 +115,18 @@ def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
     return [Problem("stack", "warn", title, number, None, None, None, advice, "processes", None, code)]
 
 
+_REFUSED = "when making fake tensor call"  # GB4315: no `except` of compiled code is reached
+_TESTED = BREAK_FIXES["try_condition"].title
+
+
 def _failures(failures: Sequence[FailureGroup]) -> list[Problem]:
     problems = []
     for failure in failures:
         title = f"Compile failed: {failure.error_type or 'an exception'}"
         number = format_plural(failure.compile_count, "failed compile")
         advice = "Read the traceback; backend='eager', then 'aot_eager', tells which layer fails."
+        if _REFUSED in (failure.message or ""):
+            advice = f"The operator refuses its inputs. If a `try` catches that: {_TESTED[:1].lower()}{_TESTED[1:]}."
         problems.append(_make_failure_problem(failure, title, number, advice))
     return problems
 

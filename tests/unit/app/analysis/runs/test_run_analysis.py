@@ -18,7 +18,7 @@ from compileboard.app.analysis.runs.problems import RunFacts, list_problems
 from compileboard.app.charts.compiles import chart_compiles
 from compileboard.app.queries.fields import gb_url
 from compileboard.app.queries.run.compiles import CompileRow, Phases
-from compileboard.app.queries.run.failures import CacheResult
+from compileboard.app.queries.run.failures import CacheResult, FailureGroup
 from compileboard.app.queries.run.recompiles import LimitHit
 
 
@@ -132,3 +132,12 @@ def test_bars_are_grouped_by_function_and_begin_with_its_first_compile() -> None
         ("recompile: tensor size", 1000, 100.0),
     ]
     assert [phase.name for phase in list_present_phases(groups)] == ["dynamo"]
+
+
+def test_an_operator_that_refuses_its_inputs_is_not_left_to_an_except() -> None:
+    message = "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node"
+    failure = FailureGroup("TorchRuntimeError", message, "f", "model.py", 7, 1)
+    (refused,) = list_problems(RunFacts(failures=[failure]))
+    (other,) = list_problems(RunFacts(failures=[replace(failure, message="no module named x")]))
+    assert "test the condition instead of catching the operator's error" in refused.advice
+    assert "Read the traceback" in other.advice
