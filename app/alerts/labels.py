@@ -58,9 +58,9 @@ def describe_start(reader: sqlite3.Connection, rule: AlertRule) -> str:
     start = get_rule_start(reader, rule.name)
     if start is None:
         since = "in the 24 hours before" if rule.since_us is None else f"from {format_time(rule.since_us)[:10]} on"
-        return f"never ran; its first pass takes what was confirmed {since}"
+        return f"not run yet; its first pass takes incidents confirmed {since}"
     first, since = format_times(start.first_us, start.since_us)
-    return f"runs since {first}, takes what was confirmed since {since}"
+    return f"runs since {first}, takes incidents confirmed since {since}"
 
 
 def find_next_us(rule: AlertRule, now_us: int) -> int:
@@ -95,5 +95,5 @@ def _list(key: str, patterns: Iterable[str], values: Iterable[str]) -> Iterator[
         if not any(fits((pattern,), name) for name in known):
             near = get_close_matches(pattern, known, MOST_NAMED) or known[:MOST_NAMED]
             more = f" and {format_plural(len(known) - len(near), 'other')}" if len(known) > len(near) else ""
-            there = f"there is {', '.join(near)}{more}" if known else "none has one"
-            yield clean(f"{key} {pattern} fits nothing here; {there}")
+            there = f"known: {', '.join(near)}{more}" if known else "known: none"
+            yield clean(f"{key} {pattern} matches nothing here; {there}")

@@ -86,7 +86,7 @@ rules_option = click.option(
 def check(db: str, rules_path: str) -> Answer:
     """Check the rules, and show what each would send now."""
     rules, now_us = _load(rules_path), _now()
-    lines = [f"{rules.path}: {format_plural(len(rules.rules), 'rule')}, no mistake"]
+    lines = [f"{rules.path}: {format_plural(len(rules.rules), 'rule')}, valid"]
     if not rules.base_url:
         lines.append("no base_url: messages have no links to the dashboard")
     lines += [f"channel {status.channel.name}: {status.where}" for status in list_channel_statuses(rules, os.environ)]

@@ -160,7 +160,7 @@ def _refuse(arguments: SimpleNamespace) -> str | None:
         return "nothing to write; expected --run ID, --compare BASE NEW, --suite NAME or --site DIR"
     missing = [f"--{name}" for name in ("format", "output") if getattr(arguments, name) is None]
     if missing:
-        return f"{' and '.join(missing)} must be given: what to write, and where"
+        return f"{' and '.join(missing)}: required, what to write and where"
     if arguments.table and arguments.format not in TABULAR:
         return f"--table is for {' and '.join(TABULAR)} alone; --format is {arguments.format}"
     if arguments.payloads and arguments.format != "html":

@@ -243,8 +243,8 @@ def _check_explained(cause: dict[str, Any], changes: Sequence[SeriesChange]) -> 
     explained = sum(change.metric in names for change in changes)
     total = len(changes)
     if explained == total:
-        return [_check(True, f"Can explain {'the change' if total == 1 else f'all {total} changes'}")]
-    return [_check(False, f"Can explain {explained} of {format_plural(total, 'change')}")]
+        return [_check(True, f"Can explain {'the change' if total == 1 else f'all {total} changed metrics'}")]
+    return [_check(False, f"Can explain {explained} of {format_plural(total, 'changed metric')}")]
 
 
 def _count_passed(cause: dict[str, Any]) -> int:

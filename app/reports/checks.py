@@ -80,9 +80,9 @@ def next_step(report: Report, *, in_pull_request: bool = False) -> str:
     keep = f"compileboard baseline update {name}" if kind == "baseline" else "compileboard baseline save NAME"
     keep = "change that file" if report.baseline.endswith(".csv") else f"{keep} --run ID"
     if any(failure.outcome == IMPROVED for failure in report.failures):
-        better = "--allow-improvement lets what got better pass"
-        return f"If these changes are meant, keep them as the new baseline ({keep}); {better}."
-    return f"If these changes are meant, keep them as the new baseline: {keep}."
+        better = "--allow-improvement lets improvements pass"
+        return f"To accept these changes, save a new baseline ({keep}); {better}."
+    return f"To accept these changes, save a new baseline: {keep}."
 
 
 def one_line(text: str) -> str:

@@ -56,7 +56,7 @@ TORCH_COMPAT = Path(__file__).resolve().parent.parent / "observe" / "torch_compa
 RECORDED = {
     "metrics": "compile records",
     "events": "graph breaks and recompiles",
-    "compile_context": "compile ids",
+    "compile_context": "compile IDs",
     "counters": "final counters",
     "compile_times": "compile phases",
     "cudagraph_skips": "CUDA graph skips",
@@ -213,8 +213,8 @@ def sqlite_check(version: str) -> Check:
         "note",
         "sqlite",
         f"{version} has the rare WAL-reset bug, which can damage a database that several processes write at once. "
-        "CompileBoard folds the WAL back seldom and reads a run again before its spool goes. To be rid of it, use a "
-        "python with SQLite 3.51.3 or newer (3.50.7 and 3.44.6 are mended too): upgrade libsqlite3 or that python",
+        "CompileBoard checkpoints the WAL seldom and verifies a run before deleting its spool. To avoid the bug, use "
+        "SQLite 3.51.3 or newer (3.50.7 and 3.44.6 have the fix too): upgrade libsqlite3 or this Python",
     )
 
 

@@ -18,7 +18,7 @@ from compileboard.app.analysis.comparison.model import (
 from compileboard.app.analysis.comparison.pairs import Paired, describe_entry, list_shown
 from compileboard.app.analysis.metrics import format_value
 from compileboard.app.analysis.models.labels import REASONS
-from compileboard.app.format import format_plural
+from compileboard.app.format import format_count, format_plural
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.compile_labels import build_label
 
@@ -38,6 +38,7 @@ _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
 _DECIDING = ("graph_breaks", "speedup", "dynamo_peak_mem_gb", "compression_ratio", "compilation_latency_s")
 _PLURALS = {
     "cache miss": "cache misses",
+    "recompile limit": "recompile limits reached",
     "graph break reason": "graph break reasons",
     "fallback to eager": "fallbacks to eager",
 }
@@ -152,8 +153,7 @@ def _choose(pair: ModelPair, group: Sequence[tuple[str, str]]) -> tuple[str, Met
 
 def _describe(label: str, delta: MetricDelta) -> str:
     if delta.metric.kind == "count":
-        away = round(delta.new - delta.base)
-        return f"{format_plural(abs(away), label, _PLURALS.get(label, ''))} {'more' if away > 0 else 'fewer'}"
+        return f"{_PLURALS.get(label, f'{label}s')} {format_count(delta.base)} → {format_count(delta.new)}"
     share = "" if delta.change is None else f" ({delta.change:+.0%})".replace("-", "−")
     return f"{label} {_format(delta, delta.base)} → {_format(delta, delta.new)}{share}"
 

@@ -91,5 +91,5 @@ def test_sqlite_builds_with_the_wal_reset_bug_are_named_with_what_to_do() -> Non
     marks = {version: sqlite_check(version).mark for version in ("3.40.1", "3.51.2", "3.51.3", "3.44.6", "3.50.7")}
     assert marks == {"3.40.1": "note", "3.51.2": "note", "3.51.3": "ok", "3.44.6": "ok", "3.50.7": "ok"}
     finding = sqlite_check("3.40.1").finding
-    assert "CompileBoard folds the WAL back seldom" in finding
+    assert "CompileBoard checkpoints the WAL seldom" in finding
     assert "upgrade libsqlite3" in finding

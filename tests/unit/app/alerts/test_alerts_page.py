@@ -54,7 +54,7 @@ def test_rules_are_shown_without_their_secrets(
     monkeypatch.setenv("TEAM_HOOK", "https://hooks.example.org/hunter2")
     text = client.get("/alerts").get_data(as_text=True)
     assert "hunter2" not in text
-    for phrase in ("slower", "TEAM_HOOK", ">set<", "secret_env", ">not set<", "never ran; its first pass takes"):
+    for phrase in ("slower", "TEAM_HOOK", ">set<", "secret_env", ">not set<", "not run yet; its first pass takes"):
         assert phrase in text
 
 
@@ -224,8 +224,8 @@ def test_a_pattern_that_fits_no_series_is_noted(
     rules.write_text(RULES + 'suite = ["bench_modles", "bench_*"]\nmodel = "Mlp*"\nbranch = "mian"\n')
     run("check", "--db", str(database), "--rules", str(rules))
     notes = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  note: ")]
-    assert notes[0] == "note: suite bench_modles fits nothing here; there is bench_models"
-    assert [note.split(" fits nothing here; ")[0] for note in notes[1:]] == ["note: model Mlp*", "note: branch mian"]
+    assert notes[0] == "note: suite bench_modles matches nothing here; known: bench_models"
+    assert [note.split(" matches nothing here; ")[0] for note in notes[1:]] == ["note: model Mlp*", "note: branch mian"]
 
 
 def test_the_example_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

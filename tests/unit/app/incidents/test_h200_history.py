@@ -86,7 +86,7 @@ def test_the_cause_has_its_line_and_its_checks(history: sqlite3.Connection) -> N
         (True, "First seen in c7ed8b7, the run where speedup changed"),
         (True, "Explains the recompile after it: '___stack0' size mismatch at index 0. expected 24, actual 33"),
         (True, "GPU, driver, torch and triton unchanged"),
-        (True, "Can explain all 9 changes"),
+        (True, "Can explain all 9 changed metrics"),
     ]
 
 
