@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from compileboard.collectors.repro.failure import Failure
+from compileboard.collectors.repro.failure import OUT_OF_MEMORY, TIMED_OUT, Failure
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,21 @@ class QueryLog:
     def _read_line(self, line: str) -> None:
         try:
             body = json.loads(line)
-            self._answers[body["key"]] = Failure(**body["failure"])
+            answer = Failure(**body["failure"])
+            if answer.status not in (TIMED_OUT, OUT_OF_MEMORY):  # another limit may be set now
+                self._answers[body["key"]] = answer
         except (ValueError, TypeError, KeyError):  # the line that was being written when the power went
             return
 
     def find(self, key: str) -> Failure | None:
         """Return the answer to a question that was asked before."""
         return self._answers.get(key)
+
+    def forget(self) -> None:
+        """Drop every answer: they were given by another compiler, or by other code that is preloaded."""
+        self._answers.clear()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
     def add(self, key: str, answer: Failure, node_count: int, seconds: float) -> None:
         """Store an answer, in memory and on disk."""

@@ -109,12 +109,16 @@ def minify(
     report: Callable[[Question], None] | None = None,
     max_seconds: float | None = None,
     operation: str | None = None,
+    suspect: Callable[[Any, Sequence[Any]], Sequence[str]] | None = None,
+    keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: None,
 ) -> SmallestGraph:
     """Reduce a graph to the fewest nodes that fail in the same way.
 
-    `expected` is the failure that was captured, `operation` the one that it names.
+    `expected` is the failure that was captured, `operation` the one that it names, `suspect` names nodes that may be
+    at fault, and `keep` is given each smaller graph.
     """
     search = _Search(module, list(inputs), how, trials, log or QueryLog(None), report, max_seconds)
+    search.suspect, search.keep = suspect, keep
     return search.run(expected, operation)
 
 
@@ -144,6 +148,8 @@ class _Search:
         report: Callable[[Question], None] | None,
         max_seconds: float | None,
     ) -> None:
+        self.suspect: Callable[[Any, Sequence[Any]], Sequence[str]] | None = None
+        self.keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: None
         self._start = time.monotonic()
         self._how, self._trials, self._log, self._report = how, trials, log, report
         self._deadline = None if max_seconds is None else self._start + max_seconds
@@ -177,11 +183,19 @@ class _Search:
         """Try the whole graph; without a compiler where it fails in the same way without it: that takes no compile."""
         if self._how.kind in ("runtime", "crash"):
             eager = self._how.in_eager()
-            first = self._ask(module, inputs, eager)
+            first = self._ask_anew(module, inputs, eager)
             if first.status in _OF_KIND[self._how.kind] and (expected is None or _matches(expected, first)):
                 self._how = eager
                 return first
-        return self._ask(module, inputs, self._how)
+        return self._ask_anew(module, inputs, self._how)
+
+    def _ask_anew(self, module: Any, inputs: list[Any], how: Judge) -> Failure:
+        """Ask whatever was answered before: if the answer is another one now, the others are worth nothing either."""
+        before = self._log.find(graph_key(module, inputs, how))
+        answer = self._ask(module, inputs, how, is_new=True)
+        if before is not None and before.identity != answer.identity:
+            self._log.forget()
+        return answer
 
     def _search(self, module: Any, inputs: list[Any], operation: str | None) -> None:
         annotate(module, inputs, self._how.level, self._count_harmless(module, inputs))
@@ -205,16 +219,19 @@ class _Search:
             return int.from_bytes(Path(file.name).read_bytes()[:8], "little")
 
     def _guess(self, module: Any, inputs: list[Any], operation: str | None) -> tuple[Any, list[Any]] | None:
-        """Try the operation that the failure names, alone: a hit saves most of the search."""
-        if operation is None:
-            return None
-        names = (operation, operation.removeprefix("torch.ops."))
-        nodes = [node for node in call_nodes(module.graph) if operation_name(node) in names]
-        for node in nodes[:MOST_GUESSES]:
+        """Try the operation that seems to be at fault, alone: a hit saves most of the search."""
+        for node in self._list_suspects(module, inputs, operation)[:MOST_GUESSES]:
             alone = isolate_node(module, inputs, node)
             if alone is not None and self._fails(*alone):
                 return alone
         return None
+
+    def _list_suspects(self, module: Any, inputs: list[Any], operation: str | None) -> list[Any]:
+        nodes = call_nodes(module.graph)
+        if operation is not None:
+            return [node for node in nodes if operation_name(node) in (operation, operation.removeprefix("torch.ops."))]
+        names = self.suspect(module, inputs) if self.suspect is not None else ()
+        return [node for name in names for node in nodes if node.name == name]
 
     def _fails(self, module: Any, inputs: Sequence[Any]) -> bool:
         if not call_nodes(module.graph):
@@ -228,6 +245,7 @@ class _Search:
             self._best = (torch.fx.GraphModule(module, copy.deepcopy(module.graph)), values)
         if count < fewest:
             self._history.append(Reduction(round(time.monotonic() - self._start, 3), count, self._query))
+            self.keep(*self._best)
         return True
 
     def _rename_inputs(self, module: Any) -> None:
@@ -238,11 +256,12 @@ class _Search:
                 node._rename(node.target)
         module.recompile()
 
-    def _ask(self, module: Any, inputs: list[Any], how: Judge) -> Failure:
+    def _ask(self, module: Any, inputs: list[Any], how: Judge, is_new: bool = False) -> Failure:
         if self._is_late():
             raise _Stopped(_NO_TIME_LEFT)
         key = graph_key(module, inputs, how)
-        answer, is_remembered, start = self._log.find(key), True, time.monotonic()
+        answer, is_remembered = None if is_new else self._log.find(key), True
+        start = time.monotonic()
         if answer is None:
             outcome = self._trials.run(judge, module, inputs, how, limits=self._limits())
             answer, is_remembered = failure_of(outcome, self._target), False

@@ -35,3 +35,14 @@ def test_other_text_in_the_file_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "queries.jsonl"
     path.write_bytes(b'\xff\x00\n[1]\n{"key": 1}\n{"key": "a", "failure": {"other": 1}}\n')
     assert QueryLog(path).find("a") is None
+
+
+def test_a_limit_that_was_reached_is_asked_again_and_all_can_be_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "queries.jsonl"
+    log = QueryLog(path)
+    log.add("late", Failure("timed_out"), 7, 9.0)
+    log.add("a", Failure("passed"), 7, 0.5)
+    read = QueryLog(path)
+    assert read.find("late") is None and read.find("a") is not None
+    read.forget()
+    assert read.find("a") is None and not path.exists()

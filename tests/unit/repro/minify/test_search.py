@@ -122,7 +122,27 @@ def test_an_interrupted_search_goes_on_from_its_answers(monkeypatch: pytest.Monk
     finished = _search(log=QueryLog(path)).answer
     assert finished.nodes_after == 1
     again = _search(log=QueryLog(path)).answer
-    assert (again.tried_count, again.operations) == (0, finished.operations)
+    assert (again.tried_count, again.operations) == (1, finished.operations), "the whole graph is tried anew"
+
+
+def test_answers_of_other_code_are_worth_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "queries.jsonl"
+    _compile_with(monkeypatch, lambda node, value: value * float("nan") if node.target is SIN else value)
+    assert _search(log=QueryLog(path)).answer.operations == ("aten.sin.default",)
+    _compile_with(monkeypatch, _wrong_atan)
+    assert _search(log=QueryLog(path)).answer.operations == ("aten.atan.default",)
+
+
+def test_each_smaller_graph_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    _compile_with(monkeypatch, _wrong_atan)
+    counts: list[int] = []
+    answer = _search(keep=lambda module, inputs: counts.append(len(call_nodes(module.graph)))).answer
+    assert counts == [entry.node_count for entry in answer.history] == sorted(counts, reverse=True)
+
+
+def test_a_suspected_node_is_tried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    _compile_with(monkeypatch, _wrong_atan)
+    assert _search(suspect=lambda module, inputs: ["sin", "atan"]).answer.tried_count == 3
 
 
 def test_ctrl_c_ends_with_the_smallest_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
