@@ -233,7 +233,7 @@ def clone_inputs(values: Sequence[Any]) -> list[Any]:
 def _why_not(graph: FailedGraph, values: Sequence[Any]) -> str | None:
     torch = sys.modules["torch"]
     if graph.graph is None:
-        return "it came from AOTAutograd's cache, which has no graph"
+        return "it came from AOTAutograd's cache, which has not all of its graph"
     for node in graph.graph.graph.nodes:
         if "c10d" in str(getattr(node.target, "namespace", "")):
             return "it talks to other ranks"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -174,6 +176,27 @@ def backend_name(backend: Any) -> str | None:
     backend = getattr(backend, "_torchdynamo_orig_backend", backend)
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
     return str(name) if name is not None else type(backend).__name__ if backend is not None else None
+
+
+def read_graph(text: str) -> Any:
+    """Return the graph of torch's own script in this process; None where the script has not all of it.
+
+    It is what torch wrote beside the code that it runs here. Constants and kernels of the program's are not in it.
+    """
+    start, end = text.find("class Repro("), text.find("def load_args(")
+    body = text[start:end]
+    if (
+        start < 0
+        or end < start
+        or "triton_kernel_wrapper" in body
+        or re.search(r"^        self\.\w+ =|register_", body, re.M)
+    ):
+        return None
+    torch = sys.modules["torch"]
+    names: dict[str, Any] = {"torch": torch, "tensor": torch.tensor, "device": torch.device, "inf": math.inf}
+    names |= {"nan": math.nan, "fx": torch.fx, "math": math}
+    exec(compile(body, "<compileboard: torch's repro>", "exec"), names)  # noqa: S102
+    return torch.fx.symbolic_trace(names["Repro"]())
 
 
 def write_script(graph: Any, inputs: Sequence[Any]) -> str | None:

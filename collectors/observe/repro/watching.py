@@ -121,7 +121,9 @@ class GraphWatch:
         compiled: FailedGraph | None = getattr(self._local, "reference", None)
         phase = origins.phase_of(getattr(graph, "fx_kwargs", None) or {})
         if compiled is None:  # from AOTAutograd's cache
-            compiled = FailedGraph("aot", phase, script=torch_compat.graph_script(graph))
+            text = torch_compat.graph_script(graph)
+            module = origins.read_graph(text) if text is not None and self._check is not None else None
+            compiled = FailedGraph("aot", phase, script=text, graph=module)
         around = call
         if self._running is not None:
             around = self._watch_running(around, compiled, dynamo)

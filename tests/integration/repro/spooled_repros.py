@@ -74,6 +74,7 @@ class Spooled:
 def observe(folder: Path, *words: Any, environment: dict[str, str] | None = None, **config: Any) -> Spooled:
     """Run a Python program to its end with the hooks writing into a spool of its own."""
     spool = folder / "spool"
+    folder.mkdir(exist_ok=True)
     settings = RunConfig(database=str(folder / "unused.db"), **config).to_environment()
     variables = {
         **settings,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.record_names import GRAPH_CHECKED
+from tests.integration.repro.spooled_repros import PLANTED, Spooled, observe
 from tests.tools.observed import Workplace
-from tests.tools.spooled_repros import PLANTED, Spooled, observe
 
 pytestmark = pytest.mark.torch
 WRONG = ("wrong_lowering", "nan_only_compiled", "wrong_decomposition", "backward_only", "bf16_only", "aliased_mutation")
@@ -69,12 +69,16 @@ def test_every_graph_has_its_verdict(wrong: Spooled) -> None:
 def test_the_program_gets_what_it_gets_without_us(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(RIGHT)
-    spooled = observe(tmp_path, program, repro=("accuracy", "crash"))
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    spooled, again = (
+        observe(tmp_path / part, program, environment=cache, repro=("accuracy", "crash")) for part in ("new", "cached")
+    )
+    assert verdicts(spooled) == verdicts(again)
     plain = Workplace(tmp_path).plain(program)
     assert (spooled.stdout, spooled.stderr) == (plain.stdout, plain.stderr)
     assert spooled.repros == [] and {verdict for _, verdict in verdicts(spooled)} == {"same", "skipped"}
     assert verdicts(spooled).count(("aot", "same")) == 3  # one a shape
-    assert {path.suffix for path in (tmp_path / "spool").iterdir()} == {".json", ".jsonl", ".losses"}
+    assert {path.suffix for path in (tmp_path / "new" / "spool").iterdir()} == {".json", ".jsonl", ".losses"}
 
 
 def test_a_process_that_dies_leaves_the_graph_that_ran(workplace: Workplace) -> None:
