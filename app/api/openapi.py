@@ -45,6 +45,7 @@ PATH_PARAMETERS = {
     "incident_id": "An incident's `id`, or that of one of its changes.",
     "run_id": "A run's id, in full.",
     "key": "A compile's `id`.",
+    "repro_id": "A repro's `id`.",
     "config_hash": "A configuration text's hash.",
     "distinct_id": "A graph break's `id`.",
     "cause_id": "A cause's `id`.",

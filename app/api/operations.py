@@ -13,6 +13,7 @@ from compileboard.app.api.fleet import (
     models,
     overview,
     recompiles,
+    repros,
     search,
     trends,
 )
@@ -22,7 +23,7 @@ _RUN = (run, compiles, artifacts, guards, caches, aot, ranks, stacks, shapes, ti
 _FLEET = (search, imports, activity, models, checks, comparison, trends, incidents)
 OPERATIONS = tuple(
     operation
-    for module in (overview, graph_breaks, recompiles, *_RUN, *_FLEET)
+    for module in (overview, graph_breaks, recompiles, repros, *_RUN, *_FLEET)
     for operation in answers.OPERATIONS
     if operation.view.__module__ == module.__name__
 )

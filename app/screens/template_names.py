@@ -22,6 +22,7 @@ from compileboard.app.analysis.models.labels import (
 )
 from compileboard.app.analysis.ranks.comparison import ASPECTS
 from compileboard.app.analysis.ranks.divergence import describe_caches
+from compileboard.app.analysis.repros import describe_repro_kind, describe_result
 from compileboard.app.analysis.shapes import describe_guard, describe_range
 from compileboard.app.analysis.stacks import describe_ending, is_library_name, list_shares
 from compileboard.app.analysis.timeline import LEGEND, find_phase
@@ -41,6 +42,8 @@ TEMPLATE_NAMES = {
     "describe_name": describe_name,
     "describe_page_faults": describe_page_faults,
     "describe_range": describe_range,
+    "describe_repro_kind": describe_repro_kind,
+    "describe_result": describe_result,
     "describe_speedup": describe_speedup,
     "describe_status": describe_status,
     "describe_verdict": describe_verdict,

@@ -25,7 +25,10 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     ("Benchmarks", (("Models", "models.index"), ("Trends", "trends.index"))),
-    ("Breaks & recompiles", (("Graph breaks", "graph_breaks.index"), ("Recompiles", "recompiles.index"))),
+    (
+        "Breaks & recompiles",
+        (("Graph breaks", "graph_breaks.index"), ("Recompiles", "recompiles.index"), ("Repros", "repros.index")),
+    ),
 )
 LOCAL_PAGES = frozenset(("imports.index", "activity.index"))  # of the dashboard alone: a static site has none
 

@@ -15,6 +15,7 @@ from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES, ReproManifest, load_manifest
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.ingest.payloads import PayloadRows
 from compileboard.collectors.store.publications import publish_run
 
@@ -81,7 +82,7 @@ class ReproResult:
 def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
     """Load a repro by its id, or by the beginning of it, without the bytes of its inputs.
 
-    Raises: NoSuchRepro in words; ValueError if it is stored damaged.
+    Raises: NoSuchRepro, StoreError in words: it is stored damaged.
     """
     key = find_repro(connection, repro)
     row = connection.execute(
@@ -99,14 +100,19 @@ def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
     storages = connection.execute(
         "select digest, size_bytes from repro_storages where repro_id = :id order by digest", {"id": key}
     )
+    try:
+        manifest = load_manifest(json.loads(unpack(row["manifest"])))
+        programs = [unpack(row[name]) if row[name] else None for name in ("program", "dynamo_program")]
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"repro {format_id(key)} is stored damaged ({error}); record it again.") from None
     return StoredRepro(
         id=format_id(key),
         run_id=row["run_id"],
         process_id=row["process_id"],
         position=row["position"],
-        manifest=load_manifest(json.loads(unpack(row["manifest"]))),
-        program=unpack(row["program"]) if row["program"] else "",
-        dynamo_program=unpack(row["dynamo_program"]) if row["dynamo_program"] else None,
+        manifest=manifest,
+        program=programs[0] or "",
+        dynamo_program=programs[1],
         storage_bytes={storage["digest"]: storage["size_bytes"] for storage in storages},
         compile_id=row["compile_id"],
         time_us=row["time_us"],

@@ -18,6 +18,7 @@ from tests.tools.serving import serving
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import explore
 from tests.unit.app.pages import list_benched, list_explored, list_pages
+from tests.unit.app.repros import capture_repros
 from tests.unit.app.series_changes import keep_one_of_each
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ EMPTY = [
     "/trends",
     "/graph_breaks",
     "/recompiles",
+    "/repros",
 ]
 
 
@@ -76,6 +78,7 @@ def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         with closing(open_writer(path)) as store:
             bench_suite(store)
             keep_one_of_each(store)
+            capture_repros(store)
             checkpoint(store)
     lists = {"explored": EXPLORED, "benched": BENCHED, "empty": [lambda _reader: EMPTY]}[request.param]
     with _serve(path, lists) as served:

@@ -29,6 +29,7 @@ from tests.unit.app.benched import bench_suite
 from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.explored import explore
 from tests.unit.app.recorded import record_run
+from tests.unit.app.repros import ACCURACY_REPRO, COMPILE_REPRO, capture_repros
 from tests.unit.app.series_changes import keep_one_of_each
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +54,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         record_run(connection)
         bench_suite(connection)
         keep_one_of_each(connection)
+        capture_repros(connection)
         delete_and_audit(connection)
     assert keep_baseline(["baseline", "save", "main", "--run", BENCHED[0], "--db", str(path)]) == 0
     explore(path)
@@ -93,6 +95,8 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
     if "<path:name>" in path:
         names = reader.execute("select distinct model from series").fetchall()
         return [path.replace("<path:name>", quote(name)) for (name,) in names]
+    if "<repro_id>" in path:
+        return [path.replace("<repro_id>", key) for key in (COMPILE_REPRO, ACCURACY_REPRO)]
     if "<incident_id>" in path:
         return [path.replace("<incident_id>", key) for (key,) in reader.execute("select id from incidents")]
     if "<run_id>" not in path:

@@ -329,6 +329,7 @@ class RunFeatures:
     has_symbols: bool
     has_aot: bool
     has_ranks: bool
+    has_repros: bool
 
 
 def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
@@ -345,7 +346,8 @@ def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
           exists (select 1 from symbols where run_id = :id) as has_symbols,
           exists (select 1 from aot_graphs where run_id = :id) as has_aot,
           (select count(*) from (select 1 from processes where run_id = :id and rank is not null limit 2)) > 1
-            as has_ranks
+            as has_ranks,
+          exists (select 1 from repros where run_id = :id and state = 'captured') as has_repros
         """,
         {"id": run_id},
     ).fetchone()

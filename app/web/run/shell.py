@@ -108,6 +108,8 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
     ]
     if run.result_count:  # a benchmark's results are what it was started for
         row.insert(1, at("results", "Results", endpoint="models.show_run"))
+    if features.has_repros:
+        row.insert(-2, at("repros", "Repros", endpoint="repros.show_run"))
     if features.has_ranks:
         row.insert(-1, at("ranks", "Ranks", endpoint="ranks.show"))
     has_caches = bool(run.cache_hit_count + run.cache_miss_count + run.cache_bypass_count)
@@ -120,6 +122,8 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
     menu = [at("caches", "Caches", is_recorded=has_caches)] + [
         at(key, label, endpoint=endpoint, is_recorded=recorded[key]) for key, label, endpoint in EXPLORERS
     ]
+    if not features.has_repros:
+        menu.append(at("repros", "Repros", endpoint="repros.show_run", is_recorded=False))
     counts = {"failures": header.failure_count, "processes": run.count("process_count")}
     endpoints = {"stacks": "stacks.show"}
     parent = next((key for key, views in VIEWS.items() if current in dict(views)), "")

@@ -6,13 +6,15 @@ import sqlite3
 from collections.abc import Callable
 
 from compileboard.app.analysis.models import table
-from compileboard.app.queries.fleet import runs
+from compileboard.app.queries.fleet import repros, runs
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.app.queries.run import guards
 from compileboard.app.web.run.run import FILLS
 from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import BREAK_ID, FUNCTION_ID
+from tests.unit.app.repros import ACCURACY_REPRO, COMPILE_REPRO
+from tests.unit.app.repros import RUN as REPRO_RUN
 
 
 def _read_value(reader: sqlite3.Connection, sql: str) -> str:
@@ -210,6 +212,13 @@ def _compare(reader: sqlite3.Connection) -> list[str]:
     return ["/compare", f"/compare?new={last}", f"/compare?base={first}", *pages, *more, *files, "/api/v1/compare"]
 
 
+def _repros(_reader: sqlite3.Connection) -> list[str]:
+    sorts = [f"/repros?sort={order}{way}&limit=1" for order in repros.ORDERS for way in ("", ".asc")]
+    filters = "/repros?q=relu&kind=compile&torch=2.13.0&device=cpu"
+    pages = ["/repros", f"/repros/{COMPILE_REPRO}", f"/repros/{ACCURACY_REPRO}", f"/runs/{REPRO_RUN}/repros"]
+    return [filters, *sorts, *pages, *(f"/api/v1{page}" for page in pages), f"/runs/{REPRO_RUN}?tab=failures"]
+
+
 def _alerts(_reader: sqlite3.Connection) -> list[str]:
     return ["/alerts", "/alerts?state=sent", "/incidents.atom", "/incidents.atom?direction=worse&suite=x&status=any"]
 
@@ -228,6 +237,7 @@ def _incidents(reader: sqlite3.Connection) -> list[str]:
 list_benched: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "compare": _compare,
     "alerts": _alerts,
+    "repros": _repros,
     "incidents": _incidents,
     "models": _models,
     "trends": _trends,

@@ -29,6 +29,7 @@ from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.explored import LOGS as WHOLE_LOGS
 from tests.unit.app.explored import explore
 from tests.unit.app.recorded import RUN, record_run
+from tests.unit.app.repros import capture_repros
 from tests.unit.app.series_changes import keep_one_of_each
 
 LOGS = ("torch2.11-cuda-hf_Bert_train", "torch2.11-cuda-zoo_recompiles", "torch2.13-breaks")
@@ -52,6 +53,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in ("first", "second", "third"):
             save_baseline(connection, name, {}, run_id=BENCH_RUNS[0])
         keep_one_of_each(connection)
+        capture_repros(connection)
         delete_and_audit(connection)
     explore(path)
     return path
@@ -117,7 +119,7 @@ def test_lists_are_as_long_as_the_totals_say(client: FlaskClient) -> None:
     lists = {"compiles": "compile", "compilations": "record", "graph_breaks": "graph_break", "processes": "process"}
     lists |= {"recompiles": "recompile", "recompile_limits": "recompile_limit", "cudagraph_skips": "cudagraph_skip"}
     runs = read_all(client, "/runs")
-    assert len(runs) == len(LOGS) + 1 + len(BENCH_RUNS) + len(WHOLE_LOGS) + 1  # and the one of two ranks
+    assert len(runs) == len(LOGS) + 1 + len(BENCH_RUNS) + len(WHOLE_LOGS) + 2  # two ranks; repros
     for run in runs:
         for name, count in lists.items():
             assert len(read_all(client, f"/runs/{run['id']}/{name}")) == run[f"{count}_count"], (run["name"], name)

@@ -11,6 +11,7 @@ from compileboard.collectors.store import connection as connect
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.pages import list_benched, list_explored, list_pages
 from tests.unit.app.plan import BIG, assert_no_scan, list_scans
+from tests.unit.app.repros import capture_repros
 from tests.unit.app.series_changes import keep_one_of_each
 
 
@@ -51,6 +52,7 @@ def test_page_of_results_scans_no_table_of_events(
 ) -> None:
     bench_suite(store)
     keep_one_of_each(store)
+    capture_repros(store)
     for page in list_benched[kind](reader):
         check_plans(client, reader, ran, page)
 

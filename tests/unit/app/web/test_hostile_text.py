@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 from flask.testing import FlaskClient
 
-from tests.unit.app.hostile import BAD, BREAK_ID, CAUSE_ID, FORMULA, RUN, record_hostile_run
+from tests.unit.app.hostile import BAD, BREAK_ID, CAUSE_ID, FORMULA, REPRO_ID, RUN, record_hostile_run
 
 TABS = ("", "compiles", "breaks", "breaks&view=each", "recompiles", "failures", "caches", "environment", "processes")
 PAGES = (
@@ -29,13 +29,16 @@ PAGES = (
     f"/graph_breaks/{BREAK_ID}",
     "/recompiles",
     f"/recompiles/{CAUSE_ID}",
+    "/repros",
+    f"/runs/{RUN}/repros",
+    f"/repros/{REPRO_ID}",
     f"/runs/{RUN}/report.html",
     f"/runs/{RUN}/report.html?source=0",
     "/runs/%3Cimg%20src=x%20onerror=alert(1)%3E",
     "/runs?q=%3Cimg%20src=x%20onerror=alert(1)%3E%7B%7B7*7%7D%7D",
     "/runs?sort=%3Cscript%3Ealert(1)%3C/script%3E",
 )
-LISTS = ("", "/compiles", "/compilations", "/graph_breaks", "/recompiles", "/failures", "/processes")
+LISTS = ("", "/compiles", "/compilations", "/graph_breaks", "/recompiles", "/failures", "/processes", "/repros")
 
 
 class _Seen(HTMLParser):
@@ -85,7 +88,7 @@ def test_the_api_gives_hostile_text_back_whole(client: FlaskClient, part: str) -
     assert BAD in _texts(answer.get_json())
 
 
-@pytest.mark.parametrize("address", ["/api/v1/runs", "/api/v1/graph_breaks", "/api/v1/recompiles"])
+@pytest.mark.parametrize("address", ["/api/v1/runs", "/api/v1/graph_breaks", "/api/v1/recompiles", "/api/v1/repros"])
 def test_the_api_across_runs_gives_hostile_text_back_whole(client: FlaskClient, address: str) -> None:
     assert BAD in _texts(client.get(address).get_json())
 

@@ -1,0 +1,160 @@
+"""Repros: failures across runs, the repros of a run, and one with its programs, inputs and results."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from compileboard.app.analysis.repros import (
+    InputText,
+    OperationText,
+    ProgramText,
+    list_divergences,
+    list_inputs,
+    read_analysis,
+    read_bisection,
+    summarize_analysis,
+    summarize_bisection,
+    title_repro,
+    view_program,
+)
+from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.fleet import repros
+from compileboard.app.queries.fleet.repros import DistinctFailure, FailureFilter, ReproChoices, ReproRow
+from compileboard.app.queries.page import Page
+from compileboard.app.queries.run.run import get_run
+from compileboard.app.queries.run_rows import RunRow
+from compileboard.collectors.repro.locate.findings import Analysis, Bisection
+from compileboard.collectors.store.repros import (
+    NoSuchRepro,
+    ReproResult,
+    StoredRepro,
+    list_results,
+    load_repro,
+)
+
+SAME = 20  # repros of the same failure on a page
+
+
+@dataclass(frozen=True)
+class FailureListScreen:
+    """One page of failures across runs."""
+
+    page: Page[DistinctFailure]
+    choices: ReproChoices
+    order: str
+
+
+def build_failure_list(
+    engine: Engine, selected: FailureFilter, sort: str | None, cursor: str | None, limit: int
+) -> FailureListScreen:
+    """Build one page of the list of failures.
+
+    Raises: FilterError if the order or the cursor cannot be used.
+    """
+    page = repros.list_failures(engine, selected, sort=sort, cursor=cursor, limit=limit)
+    return FailureListScreen(page, repros.list_choices(engine), sort or repros.DEFAULT_ORDER)
+
+
+@dataclass(frozen=True)
+class ReproScreen:
+    """One repro with all that is known of it."""
+
+    repro: StoredRepro
+    row: ReproRow
+    run: RunRow
+    results: Sequence[ReproResult]
+    failure: DistinctFailure
+    same: Page[ReproRow]
+    failure_id: int | None  # that it belongs to, on its run's page
+
+    @property
+    def title(self) -> str:
+        """Return what failed."""
+        return title_repro(self.repro.manifest)
+
+    @cached_property
+    def program(self) -> ProgramText:
+        """Return the program laid out."""
+        return view_program(self.repro.program)
+
+    @cached_property
+    def dynamo_program(self) -> ProgramText | None:
+        """Return dynamo's graph laid out, where there is one beside the program."""
+        return None if self.repro.dynamo_program is None else view_program(self.repro.dynamo_program)
+
+    @property
+    def minimal(self) -> ReproResult | None:
+        """Return the result with the smallest minimal program."""
+        return find_minimal(self.results)
+
+    @cached_property
+    def minimal_program(self) -> ProgramText | None:
+        """Return the minimal program laid out."""
+        return view_program(self.minimal.program) if self.minimal and self.minimal.program else None
+
+    @cached_property
+    def inputs(self) -> list[InputText]:
+        """List the program's inputs."""
+        return list_inputs(self.repro.manifest, self.repro.storage_bytes)
+
+    @cached_property
+    def analysis(self) -> Analysis | None:
+        """Return the newest answer of `analyze`."""
+        return next((read_analysis(result) for result in self.results if result.command == "analyze"), None)
+
+    @property
+    def divergences(self) -> list[OperationText]:
+        """List the operations that `analyze` judged."""
+        return list_divergences(self.analysis) if self.analysis else []
+
+    @cached_property
+    def bisection(self) -> Bisection | None:
+        """Return the newest answer of `bisect`."""
+        return next((read_bisection(result) for result in self.results if result.command == "bisect"), None)
+
+    @property
+    def answer(self) -> str:
+        """Return the best that is known of what is wrong, as a sentence."""
+        if self.analysis and self.analysis.operation:
+            return summarize_analysis(self.analysis)
+        if self.bisection and self.bisection.subsystem:
+            return f"Made by {summarize_bisection(self.bisection)}"
+        if self.minimal and self.minimal.node_count is not None:
+            return f"Fails with {self.minimal.node_count} of {self.row.node_count or '?'} nodes"
+        return "Not minimised yet"
+
+
+def find_minimal(results: Sequence[ReproResult]) -> ReproResult | None:
+    """Return the result with the smallest minimal program."""
+    minimal = [result for result in results if result.program and result.node_count is not None]
+    return min(minimal, key=lambda result: result.node_count or 0, default=None)
+
+
+def build_repro(
+    reader: sqlite3.Connection, engine: Engine, repro_id: str, cursor: str | None = None
+) -> ReproScreen | None:
+    """Read one repro; None where there is none.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    try:
+        repro = load_repro(reader, repro_id)
+    except NoSuchRepro:
+        return None
+    detail = get_run(reader, repro.run_id)
+    own = repros.get_repro(engine, repro.id)
+    failure = repros.get_failure(engine, own.fingerprint) if own else None
+    if detail is None or own is None or failure is None:
+        return None
+    return ReproScreen(
+        repro=repro,
+        row=own,
+        run=detail.run,
+        results=list_results(reader, repro.id),
+        failure=failure,
+        same=repros.list_repros(engine, fingerprint=own.fingerprint, cursor=cursor, limit=SAME),
+        failure_id=repros.find_failure(engine, repro.id),
+    )

@@ -1,0 +1,186 @@
+"""Repros: the list of failures, a run's tab, one with its programs and results, and what is downloaded."""
+
+from __future__ import annotations
+
+import io
+import re
+import sqlite3
+import time
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.collectors.contract.events import ReproCaptured
+from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
+from compileboard.collectors.formats.repro_archive import read_archive
+from compileboard.collectors.store.dashboard.trash import delete_run
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.ingest.repros import repro_id
+from compileboard.collectors.store.repros import ReproResult, save_result
+from tests.unit.app.repros import (
+    ACCURACY_REPRO,
+    COMPILE_REPRO,
+    DIGEST,
+    MANIFEST,
+    MINIMAL,
+    PROGRAM,
+    RUN,
+    VALUES,
+    WRONG,
+    capture_repros,
+)
+
+
+@pytest.fixture(autouse=True)
+def run(store: sqlite3.Connection) -> None:
+    capture_repros(store)
+
+
+def read_text(client: FlaskClient, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.text
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.text))
+
+
+def add_repro(store: sqlite3.Connection, run_id: str, **manifest: object) -> str:
+    event = ReproCaptured(f"p{run_id}", 1, 1_795_000_100_000_000, manifest={**WRONG, **manifest}, program="graph")
+    Ingestor(store).ingest(run_id, [event])
+    return format_id(repro_id(f"p{run_id}", 0))
+
+
+def test_failures_are_grouped_over_runs(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_repro(store, "R2", device="NVIDIA H200", versions={"torch": "2.11.0"}, message="bad accuracy 0.5")
+    wrong, broken = client.get("/api/v1/repros").get_json()["data"]
+    assert (wrong["operation"], wrong["repro_count"], wrong["run_count"]) == ("aten.atan.default", 2, 2)
+    assert (wrong["torch_versions"], wrong["devices"]) == (["2.11.0", "2.13.0"], ["NVIDIA H200", "cpu"])
+    assert (wrong["node_count"], wrong["minimal_node_count"], wrong["id"]) == (5, 1, ACCURACY_REPRO)
+    assert (broken["repro_count"], broken["minimal_node_count"], broken["id"]) == (1, None, COMPILE_REPRO)
+    text = read_text(client, "/repros")
+    assert "AccuracyError in aten.atan.default" in text and "5 → 1" in text and "2.11.0, 2.13.0" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("kind=compile", ["CppCompileError"]),
+        ("q=ATAN", ["AccuracyError"]),
+        ("q=tower.forward&device=cpu&torch=2.13.0", ["AccuracyError", "CppCompileError"]),
+        ("torch=2.4", []),
+        ("sort=first.asc", ["CppCompileError", "AccuracyError"]),
+    ],
+)
+def test_failures_are_filtered_and_ordered(client: FlaskClient, query: str, expected: list[str]) -> None:
+    rows = client.get(f"/api/v1/repros?{query}").get_json()["data"]
+    assert [row["error_type"] for row in rows] == expected
+    assert client.get(f"/repros?{query}").status_code == 200
+
+
+def test_pages_of_failures_follow_one_another(client: FlaskClient) -> None:
+    for sort in ("last", "runs", "repros.asc"):
+        first = client.get(f"/api/v1/repros?limit=1&sort={sort}").get_json()
+        second = client.get(f"/api/v1/repros?limit=1&sort={sort}&cursor={first['next']}").get_json()
+        assert {row["error_type"] for row in first["data"] + second["data"]} == {"AccuracyError", "CppCompileError"}
+        assert second["next"] is None
+
+
+@pytest.mark.parametrize("query", ["kind=odd", "sort=size", "color=red", "cursor=x"])
+def test_a_filter_that_is_none_is_refused(client: FlaskClient, query: str) -> None:
+    assert client.get(f"/repros?{query}").status_code == 400
+
+
+def test_a_run_has_a_tab_of_its_repros(client: FlaskClient, store: sqlite3.Connection) -> None:
+    assert f"/runs/{RUN}/repros" in client.get(f"/runs/{RUN}").text.split("more-tabs")[0]
+    text = read_text(client, f"/runs/{RUN}/repros")
+    assert text.index("AccuracyError in aten.atan.default") < text.index("CppCompileError in aten.relu.default")
+    store.execute("delete from repros")
+    assert f"/runs/{RUN}/repros" in client.get(f"/runs/{RUN}").text.split("more-tabs")[1]
+    assert "The failures of this run left no graph" in read_text(client, f"/runs/{RUN}/repros")
+
+
+def test_a_repro_answers_first_what_is_wrong(client: FlaskClient) -> None:
+    text = read_text(client, f"/repros/{ACCURACY_REPRO}")
+    assert "aten.atan.default is wrong by 1.0e-2 (eager: 2.7e-8)" in text
+    assert "explains the output" in text and "lowerings" in text and "epilogue_fusion" in text
+    assert text.index("Minimal program") < text.index("Whole program")
+    assert f"compileboard-collect repro minify {ACCURACY_REPRO} --db" in text
+
+
+def test_a_repro_shows_what_became_of_its_inputs(client: FlaskClient, store: sqlite3.Connection) -> None:
+    text = read_text(client, f"/repros/{COMPILE_REPRO}")
+    assert "1 of 3 tensors with values" in text and "symint s77 = 5" in text
+    assert "float32 [s77, 8]" in text and "offset 4" in text and "freed" in text
+    store.execute("delete from repro_storages")
+    assert "0 of 3 tensors with values" in read_text(client, f"/repros/{COMPILE_REPRO}")
+
+
+def test_a_repro_leads_to_its_failure_and_its_compile(client: FlaskClient, store: sqlite3.Connection) -> None:
+    failures = [row[0] for row in store.execute("select id from failures order by phase")]
+    for repro, failure in zip((COMPILE_REPRO, ACCURACY_REPRO), failures):
+        assert f"tab=failures#failure-{failure}" in client.get(f"/repros/{repro}").text
+    assert f"/runs/{RUN}/compiles/1" in client.get(f"/repros/{COMPILE_REPRO}").text
+
+
+def test_programs_are_downloaded_as_text(client: FlaskClient) -> None:
+    for name, text in (("program", PROGRAM), ("minimal", MINIMAL)):
+        answer = client.get(f"/repros/{ACCURACY_REPRO}/{name}.py")
+        assert (answer.text, answer.mimetype) == (text, "text/plain")
+        assert "attachment" in answer.headers["Content-Disposition"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert client.get(f"/repros/{ACCURACY_REPRO}/dynamo.py").status_code == 404
+
+
+def test_an_archive_has_the_programs_and_the_values(client: FlaskClient) -> None:
+    parts = read_archive(io.BytesIO(client.get(f"/repros/{COMPILE_REPRO}/archive.tar.gz").data))
+    assert (parts.program, parts.dynamo_program, parts.values) == (PROGRAM, PROGRAM, {DIGEST: VALUES})
+    assert (parts.manifest.operation, parts.manifest.inputs[3].shape) == ("aten.relu.default", ("s77", 8))
+
+
+@pytest.mark.parametrize("address", ["0000000000000000", "zz", "6d", "../x", f"{ACCURACY_REPRO}0"])
+def test_no_repro_is_404(client: FlaskClient, address: str) -> None:
+    for prefix in ("", "/api/v1"):
+        assert client.get(f"{prefix}/repros/{address}").status_code == 404
+
+
+def test_a_deleted_run_takes_its_repros_along(client: FlaskClient, store: sqlite3.Connection) -> None:
+    assert delete_run(store, RUN)
+    assert client.get(f"/repros/{ACCURACY_REPRO}").status_code == 404
+    assert "No repros" in read_text(client, "/repros")
+
+
+def test_a_huge_hostile_program_is_shown_in_part(client: FlaskClient, store: sqlite3.Connection) -> None:
+    text = "<script>alert(1)</script>\n" * (MOST_PROGRAM_CHARS // 26)
+    event = ReproCaptured("huge", 1, 2, manifest=MANIFEST, program=text)
+    Ingestor(store).ingest("R3", [event])
+    key = format_id(repro_id("huge", 0))
+    page = client.get(f"/repros/{key}").text
+    assert "<script>alert" not in page and len(page) < 4_000_000
+    assert f"of {len(text):,} characters" in page
+    assert client.get(f"/repros/{key}/program.py").text == text
+
+
+def test_an_answer_that_is_none_breaks_no_page(client: FlaskClient, store: sqlite3.Connection) -> None:
+    for detail in ({"rows": 5}, {"rows": [{"node": 1}]}, {"notes": [1], "operations": "x"}, {"settings": [[]]}):
+        for command in ("analyze", "bisect"):
+            save_result(store, COMPILE_REPRO, ReproResult(command, "odd_status", 1.0, 1, 2, detail=detail))
+            assert "odd status" in read_text(client, f"/repros/{COMPILE_REPRO}")
+
+
+def test_ten_thousand_repros_take_no_time(client: FlaskClient, store: sqlite3.Connection) -> None:
+    events = [
+        ReproCaptured(
+            "many",
+            number,
+            1_795_000_000_000_000 + number,
+            position=number,
+            manifest={**MANIFEST, "operation": f"aten.op{number % 2_000}.default"},
+            program="graph",
+        )
+        for number in range(10_000)
+    ]
+    Ingestor(store).ingest("MANY", events)
+    for address in ("/repros", "/repros?q=op19", "/runs/MANY/repros", f"/repros/{COMPILE_REPRO}"):
+        client.get(address)
+        started = time.perf_counter()
+        assert client.get(address).status_code == 200
+        assert time.perf_counter() - started < 0.6, address  # 0.15 s on a machine of its own
