@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .findings import NOT_FINITE, NOT_JUDGED, RANDOM, RIGHT, WRONG, JudgedNode
+from compileboard.collectors.repro.locate.findings import NOT_FINITE, NOT_JUDGED, RANDOM, RIGHT, WRONG, JudgedNode
 
 EAGER_FACTOR = 3.0
 ROUNDINGS = 8.0  # units in the last place of the dtype

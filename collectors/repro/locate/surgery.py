@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .survey import Survey
+from compileboard.collectors.repro.locate.survey import Survey, survey_graph
 
 CALLS = ("call_function", "call_method", "call_module")
 Key = tuple[str, str | None]  # a node and, for its value just before another node, that one
@@ -132,18 +132,23 @@ def _return_values(module: Any, values: Sequence[Any]) -> None:
     module.recompile()
 
 
-def cut_after(module: Any, count: int, survey: Survey) -> Any:
-    """Return the graph of the first calls alone, which returns every value of them that no other one takes."""
+def cut_after(module: Any, count: int, inputs: Sequence[Any]) -> Any:
+    """Return the graph of the first calls alone, which returns every value of them that no other one takes.
+
+    It is run once in eager, to know which values are tensors, and writes to its inputs.
+    """
     changed = copy_module(module)
     calls = list_calls(changed)
     for node in [node for node in changed.graph.nodes if node.op == "output"]:
         changed.graph.erase_node(node)
     for node in reversed(calls[count:]):
         changed.graph.erase_node(node)
-    rest = calls[:count]
-    values = [node for node in rest if not node.users and survey.nodes[node.name].is_tensor]
-    changed.graph.output(tuple(values))
+    values = [node for node in calls[:count] if not node.users]
+    output = changed.graph.output(tuple(values))
     changed.graph.lint()
+    changed.recompile()
+    survey = survey_graph(changed, inputs)
+    output.args = (tuple(node for node in values if survey.nodes[node.name].is_tensor),)
     changed.recompile()
     return changed
 

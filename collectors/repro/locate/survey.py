@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .node_error import NodeOperation, is_random
+from compileboard.collectors.repro.locate.node_error import NodeOperation, is_random
 
 _SOURCE = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -108,6 +109,16 @@ def find_operation(module: Any, node: Any) -> NodeOperation:
     if node.op != "call_function":
         raise KeyError(node.op)
     return NodeOperation(name_target(node.target), node.target, is_random=is_random(node.target))
+
+
+def name_operation(module: Any, node: Any) -> str:
+    """Return the name of a node's operation; of a part of a tuple the name of what returns the tuple."""
+    while node.op == "call_function" and node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        parent = node.args[0]
+        if not isinstance(parent.target, torch._ops.OpOverload) or len(parent.target._schema.returns) < 2:
+            break
+        node = parent
+    return find_operation(module, node).name
 
 
 def _call_method(name: str) -> Callable[..., Any]:

@@ -1,0 +1,157 @@
+"""`repro analyze` in the driver: which operation of a repro's graph is wrong, or fails.
+
+A wrong answer is taken apart node by node, at each level that the repro has. Where every node is right as soon as its
+value is returned, the failure lives in a fusion: the shortest first part of the graph that fails is searched, then the
+nodes of it that must stay hidden. An error or a crash comes from the last operation of that shortest first part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from compileboard.collectors.repro import failure
+from compileboard.collectors.repro.isolation import ReproTask
+from compileboard.collectors.repro.judging import Judge
+from compileboard.collectors.repro.locate import findings
+from compileboard.collectors.repro.locate.findings import Analysis, dump_analysis, load_analysis
+from compileboard.collectors.repro.locate.narrowing import GraphEdit, find_hidden, find_shortest_failing
+from compileboard.collectors.repro.locate.trial import RepeatedTry, list_levels, list_operations, make_judge, read_value
+from compileboard.collectors.repro.repro import NotRunnable, Repro
+
+MOST_FUSED_NODES = 400  # of a graph whose hidden nodes are searched
+
+
+def analyze(task: ReproTask) -> dict[str, Any]:
+    """Name the operation of a repro that is wrong or fails; in the driver.
+
+    Raises: NotRunnable, in a sentence.
+    """
+    analysis: Analysis | None = None
+    levels = [task.options["level"]] if task.options.get("level") else list_levels(task.repro)
+    for level in levels:
+        how = make_judge(task.repro, level, bool(task.options.get("strict")))
+        if how.kind != "accuracy":
+            analysis = _find_failing_operation(task, how)
+        else:
+            analysis = _choose(analysis, _judge_operations(task, how))
+        if analysis.status in (findings.NAMED, findings.ONLY_FUSED):
+            break
+    if analysis is None:
+        raise NotRunnable(f"{task.repro.name} has no graph")
+    if analysis.status == findings.UNEXPLAINED and analysis.cause is None:
+        analysis = _find_fusion(task, make_judge(task.repro, levels[0]), analysis)
+    return dump_analysis(analysis)
+
+
+def _choose(first: Analysis | None, second: Analysis) -> Analysis:
+    """Return the analysis that says more: a dynamo graph that passes takes nothing from an AOT graph that fails."""
+    if first is None or second.status in (findings.NAMED, findings.ONLY_FUSED):
+        return second
+    order = (findings.UNEXPLAINED, findings.NOT_REPRODUCED)
+    return min(first, second, key=lambda entry: order.index(entry.status))
+
+
+def _judge_operations(task: ReproTask, how: Judge) -> Analysis:
+    task.progress({"text": f"judging the operations of the {how.level} graph"})
+    outcome = task.trials.run(analyze_loaded, task.repro, task.device, how, task.options.get("memory_bytes"))
+    return load_analysis(read_value(outcome))
+
+
+def analyze_loaded(repro: Repro, device: str | None, how: Judge, memory_bytes: int | None) -> dict[str, Any]:
+    """Load a repro's graph and judge its operations; in a trial."""
+    from compileboard.collectors.repro.locate.analyze import DEFAULT_MEMORY_BYTES, analyze_graph
+    from compileboard.collectors.repro.program import list_random_inputs, load_graph
+
+    module, inputs = load_graph(repro, how.level, device=device)
+    analysis = analyze_graph(module, inputs, how, (memory_bytes or DEFAULT_MEMORY_BYTES * 2) // 2)
+    if names := list_random_inputs(repro, how.level):
+        text = f"Values of {len(names)} of {len(inputs)} inputs are not recorded: seeded random ones were taken"
+        analysis = replace(analysis, notes=(*analysis.notes, text))
+    return dump_analysis(analysis)
+
+
+def _find_failing_operation(task: ReproTask, how: Judge) -> Analysis:
+    """Name the last operation of the shortest first part of a graph that fails in the same way."""
+    tries = RepeatedTry(task, how)
+    first = tries.attempt()
+    analysis = Analysis(findings.NOT_REPRODUCED, level=how.level, failure=first.describe(), compile_count=tries.count)
+    if not tries.is_reproduced:
+        return analysis
+    calls = read_value(tries.run(list_operations))["calls"]
+    count = find_shortest_failing(len(calls), lambda length: tries.fails(GraphEdit(cut=length)))
+    analysis = replace(analysis, cause=findings.BACKEND, compile_count=tries.count)
+    if count is None:
+        text = "The graph fails only with its own outputs, not with every value returned that nothing takes"
+        return replace(analysis, status=findings.UNEXPLAINED, notes=(text,))
+    node, operation = calls[count - 1]
+    text = f"The first {count} of {len(calls)} operations fail, the first {count - 1} pass"
+    return replace(
+        analysis, status=findings.NAMED, operation=operation, node=node, notes=(text, *_describe_limits(tries))
+    )
+
+
+def _find_fusion(task: ReproTask, how: Judge, analysis: Analysis) -> Analysis:
+    """Name the operations that are wrong together, where each of them is right once its value is returned."""
+    tries = RepeatedTry(task, how)
+    tries.attempt()
+    if not tries.is_reproduced:
+        return analysis
+    calls = [tuple(call) for call in read_value(tries.run(list_operations))["calls"]]
+    count = find_shortest_failing(len(calls), lambda length: tries.fails(GraphEdit(cut=length)))
+    considered = calls[: count or len(calls)]
+    names = [name for name, _ in considered[: -1 if count else None]]
+    if len(names) > MOST_FUSED_NODES:
+        text = f"It fails only fused; the first {len(names)} operations are too many to be taken apart"
+        return replace(analysis, notes=(*analysis.notes, text))
+    cut = GraphEdit(cut=count)
+    hidden = find_hidden(names, lambda exposed: tries.fails(replace(cut, exposed=exposed)))
+    together = [*hidden, *([considered[-1][0]] if count else [])]
+    if not hidden:
+        return replace(analysis, compile_count=analysis.compile_count + tries.count)
+    operations = dict(considered)
+    return replace(
+        analysis,
+        status=findings.ONLY_FUSED,
+        level=how.level,
+        node=together[-1],
+        operation=operations[together[-1]],
+        cause=findings.COMPILER,
+        nodes=tuple(together),
+        operations=tuple(operations[name] for name in together),
+        compile_count=analysis.compile_count + tries.count,
+        notes=(*analysis.notes, *_describe_limits(tries)),
+    )
+
+
+def _describe_limits(tries: RepeatedTry) -> tuple[str, ...]:
+    if not tries.limited_count:
+        return ()
+    return (f"{tries.limited_count} of {tries.count} tries reached a limit and count as passing",)
+
+
+def summarize(analysis: Analysis) -> str:
+    """Return what an analysis answers, in a sentence."""
+    if analysis.status == findings.NOT_REPRODUCED:
+        return f"Not reproduced: the graph {analysis.failure or failure.PASSED} here, and every operation is right"
+    if analysis.status == findings.ONLY_FUSED:
+        return f"Wrong only when fused: {' → '.join(analysis.operations)}"
+    if analysis.status == findings.UNEXPLAINED:
+        return f"No operation is named: the graph {analysis.failure or 'fails'}, and none of its operations alone does"
+    row = next((row for row in analysis.rows if row.node == analysis.node), None)
+    if row is None:
+        return f"{analysis.operation} fails: {analysis.failure}"
+    repeated = Counter(entry.operation for entry in analysis.rows if entry.verdict in findings.WRONG_VERDICTS)
+    times = f" ({repeated[row.operation]} of them)" if repeated[row.operation] > 1 else ""
+    cause = "its decomposition is wrong" if analysis.cause == findings.DECOMPOSITION else _describe_row(row)
+    return f"{row.operation}{times}: {cause}"
+
+
+def _describe_row(row: findings.JudgedNode) -> str:
+    if row.verdict == findings.NOT_FINITE:
+        return f"NaN or infinity in {row.not_finite_count:,} of {row.element_count:,} elements where eager has none"
+    if row.error is None:
+        return row.reason or "wrong"
+    beside = f", eager {row.eager_error:.2g}" if row.eager_error is not None else ""
+    return f"error {row.error:.2g}{beside}"

@@ -1,0 +1,236 @@
+"""`repro bisect` in the driver: which backend, pass, lowering, decomposition or setting makes a repro fail.
+
+torch's own bisector asks, and each of its questions is a trial of its own. It keeps its state in files: here in a
+folder of the task. (Its command line empties the user's cache folder, and is not used.) What it does not cover is tried
+afterwards: single settings of inductor.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from compileboard.collectors.repro.isolation import ReproTask
+from compileboard.collectors.repro.judging import Judge
+from compileboard.collectors.repro.locate import findings
+from compileboard.collectors.repro.locate.findings import Bisection, TriedSetting, dump_bisection
+from compileboard.collectors.repro.locate.trial import (
+    RepeatedTry,
+    list_levels,
+    list_operations,
+    load_edited,
+    make_judge,
+    read_value,
+)
+from compileboard.collectors.repro.repro import Repro
+from compileboard.collectors.repro.rerun import read_failure
+
+BISECTOR = "torch._inductor.compiler_bisector"
+INDUCTOR = "inductor"
+NO_FUSION = {
+    "max_fusion_size": 1,
+    "realize_opcount_threshold": -1,
+    "epilogue_fusion": False,
+    "prologue_fusion": False,
+}
+# What is tried each for itself: a name for people, and settings of `torch._inductor.config`.
+SETTINGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("no fusion", NO_FUSION),
+    ("max_fusion_size=1", {"max_fusion_size": 1}),
+    ("epilogue_fusion=False", {"epilogue_fusion": False}),
+    ("pattern_matcher=False", {"pattern_matcher": False}),
+    ("post_grad_custom_pre_pass=None", {"post_grad_custom_pre_pass": None}),
+    ("post_grad_custom_post_pass=None", {"post_grad_custom_post_pass": None}),
+    ("joint_custom_pre_pass=None", {"joint_custom_pre_pass": None}),
+    ("joint_custom_post_pass=None", {"joint_custom_post_pass": None}),
+    ("max_autotune=False", {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False}),
+    ("coordinate_descent_tuning=False", {"coordinate_descent_tuning": False}),
+    ("freezing=False", {"freezing": False}),
+    ("cpp_wrapper=False", {"cpp_wrapper": False}),
+    ("split_reductions=False", {"split_reductions": False}),
+    ("inplace_buffers=False", {"inplace_buffers": False}),
+    ("allow_buffer_reuse=False", {"allow_buffer_reuse": False}),
+    ("reorder_for_peak_memory=False", {"reorder_for_peak_memory": False}),
+    ("reorder_for_locality=False", {"reorder_for_locality": False}),
+    ("layout_optimization=False", {"layout_optimization": False}),
+    ("emulate_precision_casts=True", {"emulate_precision_casts": True}),
+    ("use_fast_math=False", {"use_fast_math": False}),
+    ("triton.cudagraphs=False", {"triton.cudagraphs": False}),
+    ("triton.persistent_reductions=False", {"triton.persistent_reductions": False}),
+    ("triton.multi_kernel=0", {"triton.multi_kernel": 0}),
+    ("cpp.simdlen=1", {"cpp.simdlen": 1}),
+    ("cpp.threads=1", {"cpp.threads": 1}),
+    ("cpp.weight_prepack=False", {"cpp.weight_prepack": False}),
+    ("cpp.enable_loop_tail_vec=False", {"cpp.enable_loop_tail_vec": False}),
+    ("cpp.enable_unsafe_math_opt_flag=False", {"cpp.enable_unsafe_math_opt_flag": False}),
+    ("cpp.enable_floating_point_contract_flag=off", {"cpp.enable_floating_point_contract_flag": "off"}),
+)
+
+
+def bisect(task: ReproTask) -> dict[str, Any]:
+    """Find what makes the difference for a repro; in the driver.
+
+    Raises: NotRunnable, in a sentence.
+    """
+    bisection: Bisection | None = None
+    levels = [task.options["level"]] if task.options.get("level") else list_levels(task.repro)
+    for level in levels:
+        tries = RepeatedTry(task, make_judge(task.repro, level, bool(task.options.get("strict"))))
+        bisection = _bisect_level(tries, with_settings=bool(task.options.get("settings")))
+        if bisection.status == findings.NAMED:
+            break
+    return dump_bisection(bisection or Bisection(findings.NOT_REPRODUCED))
+
+
+def _bisect_level(tries: RepeatedTry, *, with_settings: bool) -> Bisection:
+    first = tries.attempt()
+    bisection = Bisection(findings.UNEXPLAINED, failure=first.describe())
+    if not tries.is_reproduced:
+        return replace(bisection, status=findings.NOT_REPRODUCED, trial_count=tries.count)
+    if tries.how.level == "dynamo" and tries.how.backend != INDUCTOR:
+        text = f"torch's bisector knows the steps of inductor, not of the backend {tries.how.backend}"
+        bisection = replace(bisection, backend=tries.how.backend, notes=(text,))
+    else:
+        bisection = _ask_torch(tries, bisection)
+        if (bisection.subsystem is None and bisection.backend in (INDUCTOR, None)) or with_settings:
+            bisection = _try_settings(tries, bisection)
+    return replace(bisection, trial_count=tries.count)
+
+
+def _ask_torch(tries: RepeatedTry, bisection: Bisection) -> Bisection:
+    """Have torch's bisector ask: for each question it changes files, and a trial reads them."""
+    try:
+        bisector = importlib.import_module(BISECTOR).CompilerBisector
+    except ModuleNotFoundError:
+        return replace(bisection, notes=("this torch has no bisector: single settings were tried alone",))
+    folder = tries.task.folder / "bisect"
+    folder.mkdir()
+    bisector.in_process_cache = str(folder)
+
+    def is_good() -> bool:
+        backend = bisector.get_backend()
+        if tries.how.level == "aot" and backend != INDUCTOR:
+            return True  # AOTAutograd's work is done: what comes before inductor has nothing to do
+        subsystem = bisector.get_subsystem()
+        tries.task.progress({"text": f"{tries.count} tries, {backend}{f' {subsystem}' if subsystem else ''}"})
+        outcome = tries.run(try_bisected, str(folder), backend)
+        assert tries.first is not None
+        return not tries.is_same(read_failure(outcome, tries.first))
+
+    try:
+        answer = bisector.do_bisect(is_good)
+    except RuntimeError as error:  # the same question was answered in two ways
+        return replace(bisection, notes=(f"torch's bisector gave up: {error}",))
+    if answer is None:
+        return replace(bisection, notes=("the graph passes in each step that torch's bisector tries",))
+    return _name_application(tries, bisection, answer)
+
+
+def _name_application(tries: RepeatedTry, bisection: Bisection, answer: Any) -> Bisection:
+    bisection = replace(
+        bisection,
+        status=findings.NAMED if answer.subsystem else findings.UNEXPLAINED,
+        backend=answer.backend,
+        subsystem=answer.subsystem,
+        number=answer.bisect_number,
+        application=answer.debug_info,
+    )
+    if not answer.debug_info:
+        return bisection
+    node, _, operation = answer.debug_info.partition(": ")
+    if answer.subsystem == "lowerings":
+        calls = dict(read_value(tries.run(list_operations))["calls"])
+        return replace(bisection, node=node, operation=operation or calls.get(node))
+    if answer.subsystem == "decomposition":
+        match = re.search(r"op='([\w.]+)', overload='(\w+)'", answer.debug_info)
+        return replace(bisection, operation=f"{match[1]}.{match[2]}" if match else answer.debug_info)
+    return bisection
+
+
+def _try_settings(tries: RepeatedTry, bisection: Bisection) -> Bisection:
+    """Try inductor's settings one after the other; those that this torch lacks or that change nothing are left out."""
+    rows = []
+    for name, settings in SETTINGS:
+        changed = _find_changes(settings)
+        if not changed:
+            continue
+        tries.task.progress({"text": f"{tries.count} tries, {name}"})
+        outcome = tries.attempt(settings=changed)
+        is_other = outcome.fails and not tries.is_same(outcome)
+        setting, _, value = name.partition("=")
+        passes = None if is_other or outcome.status in ("timed_out", "out_of_memory") else not outcome.fails
+        rows.append(TriedSetting(setting, value or "off", passes, None if passes else outcome.describe()))
+    passing = [row for row in rows if row.passes]
+    bisection = replace(bisection, settings=tuple(rows))
+    if not passing or bisection.status == findings.NAMED:
+        return bisection
+    first = min(passing, key=lambda row: row.setting == "no fusion")
+    application = first.setting if first.value == "off" else f"{first.setting}={first.value}"
+    return replace(
+        bisection, status=findings.NAMED, backend=INDUCTOR, subsystem="setting", application=application, number=None
+    )
+
+
+def _find_changes(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that this torch has and that are another value now."""
+    config = importlib.import_module("torch._inductor.config")
+    changed = {}
+    for name, value in settings.items():
+        current: Any = config
+        for part in name.split("."):
+            current = getattr(current, part, _find_changes)
+        if current is not _find_changes and current != value:
+            changed[name] = value
+    return changed
+
+
+def summarize(bisection: Bisection) -> str:
+    """Return what a bisection answers, in a sentence."""
+    if bisection.status == findings.NOT_REPRODUCED:
+        return f"Not reproduced: the graph {bisection.failure or 'passes'} here"
+    if bisection.status == findings.UNEXPLAINED:
+        return f"No step is named: the graph {bisection.failure or 'fails'}"
+    if bisection.subsystem == "setting":
+        return f"It passes with {bisection.application}"
+    subject = bisection.operation or bisection.application
+    number = f", application {bisection.number}" if bisection.number is not None else ""
+    return f"{bisection.backend}, {bisection.subsystem}{number}{f': {subject}' if subject else ''}"
+
+
+# --- in a trial
+
+
+def try_bisected(repro: Repro, device: str | None, how: Judge, folder: str, backend: str) -> dict[str, Any]:
+    """Try a graph as the bisector's files in a folder say.
+
+    Raises: whatever the compiler, or the graph, raises.
+    """
+    from compileboard.collectors.repro.judging import judge
+
+    bisector = importlib.import_module(BISECTOR).CompilerBisector
+    bisector.in_process_cache, bisector.bisection_enabled = folder, True
+    _name_lowered_operations(bisector)
+    changes = bisector.get_config_change(INDUCTOR) or {}
+    module, inputs = load_edited(repro, device, how.level, None)
+    return judge(module, inputs, replace(how, backend=backend, settings={**how.settings, **changes}))
+
+
+def _name_lowered_operations(bisector: Any) -> None:
+    """Have the bisector note a lowered node's operation beside its name."""
+    disable = bisector.disable_subsystem
+
+    def disable_named(backend: str, subsystem: str, debug_info: Any = None) -> bool:
+        if subsystem == "lowerings" and debug_info is not None:
+            return bool(disable(backend, subsystem, lambda: f"{debug_info()}: {_current_target()}"))
+        return bool(disable(backend, subsystem, debug_info))
+
+    bisector.disable_subsystem = disable_named
+
+
+def _current_target() -> str:
+    from torch._inductor.virtualized import V
+
+    return str(V.get_current_node().target)

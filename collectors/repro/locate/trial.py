@@ -1,0 +1,131 @@
+"""One try of a repro's graph, changed or with other settings, in a process of its own.
+
+What runs in the trial loads the graph itself: on a GPU the driver must not touch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from compileboard.collectors.repro import failure
+from compileboard.collectors.repro.failure import Failure, captured_failure
+from compileboard.collectors.repro.isolation import OK, Outcome, ReproTask
+from compileboard.collectors.repro.judging import Judge, judge
+from compileboard.collectors.repro.locate.narrowing import GraphEdit
+from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.rerun import read_failure
+
+
+@dataclass
+class RepeatedTry:
+    """Tries of one repro at one level; the first, of the graph as it is, tells what failing in the same way is."""
+
+    task: ReproTask
+    how: Judge
+    first: Failure | None = None
+    count: int = 0
+    limited_count: int = 0  # tries that a limit ended
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
+        """Run a function of the repro in a trial of its own."""
+        self.count += 1
+        outcome = self.task.trials.run(function, self.task.repro, self.task.device, self.how, *arguments)
+        self.task.progress({"text": f"{self.count} tries"})
+        return outcome
+
+    def attempt(self, edit: GraphEdit | None = None, settings: dict[str, Any] | None = None) -> Failure:
+        """Try the graph, changed, with settings of inductor; return how it fails."""
+        expected = self.first or captured_failure(self.task.repro.manifest)
+        outcome = self.run(try_edited, edit, settings or {})
+        result = read_failure(outcome, expected)
+        self.limited_count += result.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
+        if self.first is None:
+            self.first = result
+        return result
+
+    def fails(self, edit: GraphEdit | None = None, settings: dict[str, Any] | None = None) -> bool:
+        """Return True if the changed graph fails as the unchanged one does."""
+        return self.is_same(self.attempt(edit, settings))
+
+    @property
+    def is_reproduced(self) -> bool:
+        """Return True if the unchanged graph failed; of a wrong answer an exception is none."""
+        if self.first is None or not self.first.fails:
+            return False
+        return self.how.kind != "accuracy" or self.first.status in failure.WRONG_ANSWERS
+
+    def is_same(self, result: Failure) -> bool:
+        """Return True if a failure is that of the unchanged graph: a wrong answer may be wrong in another way."""
+        if self.first is None or not self.first.fails:
+            return False
+        if self.first.status in failure.WRONG_ANSWERS:
+            return result.status in failure.WRONG_ANSWERS
+        return result.is_same(self.first)
+
+
+def make_judge(repro: Repro, level: str, is_strict: bool = False) -> Judge:
+    """Return how a repro's graph of a level is tried."""
+    kind = "accuracy" if repro.manifest.kind == "accuracy" else "runtime"
+    return Judge(kind, level, repro.manifest.backend or "inductor", is_strict=is_strict)
+
+
+def list_levels(repro: Repro) -> list[str]:
+    """List the levels of a repro's graphs, the manifest's first."""
+    has_both = repro.manifest.level == "aot" and repro.dynamo_program is not None
+    return [repro.manifest.level, *(["dynamo"] if has_both else [])]
+
+
+def read_value(outcome: Outcome) -> dict[str, Any]:
+    """Return what a trial returned.
+
+    Raises: NotRunnable, in a sentence.
+    """
+    if outcome.status == OK:
+        value: dict[str, Any] = outcome.value
+        return value
+    line = next((part.strip() for part in outcome.message.splitlines() if part.strip()), outcome.status)
+    if outcome.error_type == "NotRunnable":
+        raise NotRunnable(outcome.errors[0][1])
+    raise NotRunnable(f"the graph could not be taken apart: {line[:300]}")
+
+
+# --- in a trial
+
+
+def load_edited(repro: Repro, device: str | None, level: str, edit: GraphEdit | None) -> tuple[Any, list[Any]]:
+    """Load a repro's graph and inputs, and change the graph."""
+    from compileboard.collectors.repro.accuracy import clone_together
+    from compileboard.collectors.repro.locate.surgery import cut_after, expose
+    from compileboard.collectors.repro.locate.survey import survey_graph
+    from compileboard.collectors.repro.program import load_graph
+
+    module, inputs = load_graph(repro, level, device=device)
+    if edit is not None and edit.cut is not None:
+        module = cut_after(module, edit.cut, clone_together(inputs))
+    if edit is not None and edit.exposed:
+        module = expose(module, edit.exposed, survey_graph(module, clone_together(inputs))).module
+    return module, inputs
+
+
+def try_edited(
+    repro: Repro, device: str | None, how: Judge, edit: GraphEdit | None, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Try a changed graph once.
+
+    Raises: whatever the compiler, or the graph, raises.
+    """
+    module, inputs = load_edited(repro, device, how.level, edit)
+    return judge(module, inputs, replace(how, settings={**how.settings, **settings}))
+
+
+def list_operations(repro: Repro, device: str | None, how: Judge) -> dict[str, Any]:
+    """List the calls of a graph: name and operation of each; of a tuple's part the operation of the tuple."""
+    from compileboard.collectors.repro.locate.surgery import list_calls
+    from compileboard.collectors.repro.locate.survey import name_operation
+    from compileboard.collectors.repro.program import load_graph
+
+    module, _ = load_graph(repro, how.level, device=device)
+    return {"calls": [[node.name, name_operation(module, node)] for node in list_calls(module)]}
