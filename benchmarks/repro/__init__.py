@@ -1,0 +1,1 @@
+"""Repros, measured."""
