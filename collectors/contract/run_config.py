@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
+REPRO_VARIABLE = "COMPILEBOARD_REPRO"
 STALE_AFTER_S = 30  # a recorder writes every few seconds that it is there; one that is silent for longer has ended
 
 
@@ -31,7 +32,7 @@ class RunConfig:
     level: str = passed_on("COMPILEBOARD_LEVEL", "light")  # light | full: also torch's own trace log
     keep_source: bool = passed_on("COMPILEBOARD_NO_SOURCE", default=True)
     capture_env: tuple[str, ...] = passed_on("COMPILEBOARD_CAPTURE_ENV", ())  # environment variables to store
-    repro: tuple[str, ...] = passed_on("COMPILEBOARD_REPRO", ())  # "crash" | "accuracy": what is also captured
+    repro: tuple[str, ...] = passed_on(REPRO_VARIABLE, ())  # "crash" | "accuracy": what is also captured
     repro_inputs_bytes: int = passed_on("COMPILEBOARD_REPRO_INPUTS", 0)  # of a repro's input values; 0: none is kept
     stack_room: bool | None = passed_on("COMPILEBOARD_STACK_ROOM", None)  # None: nothing of ours starts the program
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compileboard.collectors.bench import suites
+from compileboard.collectors.bench.execution.graph_search import is_to_search, search_graphs
 from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, run_task
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.execution.warm_start import CACHES_ON, measure_warm_starts, wants_warm_start
@@ -102,8 +103,11 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
                 progress.skip(planned)
                 continue
             progress.begin(planned, job.settings)
-            measured.results.append(_measure_task(run, planned, job))
+            blamed: list[str] = []
+            measured.results.append(_measure_task(run, planned, job, blamed if arguments.minify else None))
             progress.end(measured.results[-1], explain=arguments.explain)
+            for line in blamed:
+                print_line(line)
         state = "finished"
     except KeyboardInterrupt:
         measured.interrupted, state = True, "interrupted"
@@ -122,8 +126,8 @@ def _install_signal_handlers() -> None:
             signal.signal(number, signal.default_int_handler)
 
 
-def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchMeasured:
-    """Measure one task and record its result."""
+def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: list[str] | None) -> BenchMeasured:
+    """Measure one task and record its result; where `blamed` is asked for, add the graphs that a failure is due to."""
     command = job.checkout.for_checkout(repeat_command(planned, job.settings, collector_command("bench")))
     settings = settings_for(planned.experiment, job.settings)
     why_not = planned.left_out or suites.missing(planned.ref.suite)
@@ -143,6 +147,8 @@ def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job) -> BenchM
         if wants_warm_start(task):
             done = measure_warm_starts(done, task, folder, environment, cwd=job.checkout.cwd, beat=run.beat)
         compare_with(job.baseline, planned, done.outcome)
+        if blamed is not None and is_to_search(done):
+            blamed += search_graphs(run, planned, task, folder / "graphs", environment, job.checkout.cwd)
         return run.write_result(planned, settings, done, command)
     finally:
         clear(folder)

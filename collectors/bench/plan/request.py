@@ -64,6 +64,11 @@ class BenchRequest:
     dump_raw_metrics: bool = RUN(False, "Write the timings as upstream's .npy files too.")
     log_graph_breaks: bool = RUN(False, "Write upstream's graph-break files too.")
     explain: bool = RUN(False, "Print graphs, ops and breaks of each model, and list the breaks.")
+    minify: bool = RUN(
+        False,
+        "Run a model that fails or is wrong once more, compare each of its graphs with eager and float64, and name "
+        "the one to blame with the command that minifies it.",
+    )
     level: str = RUN(
         "light",
         "Level of detail; full records torch's own trace of each process too. Default: light.",

@@ -1,0 +1,48 @@
+"""`bench --minify`: a model that is wrong, and which of its graphs is to blame."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.tools.observed import Workplace
+
+pytestmark = pytest.mark.torch
+NETS = """
+import torch
+from torch import nn
+from torch._inductor.lowering import lowerings
+
+right = lowerings[torch.ops.aten.atan.default]
+lowerings[torch.ops.aten.atan.default] = lambda x: lowerings[torch.ops.aten.mul](right(x), 1.1)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+    def forward(self, x):
+        y = self.linear(x)
+        torch._dynamo.graph_break()
+        y = torch.atan(y)
+        torch._dynamo.graph_break()
+        return y * 2
+    def get_example_inputs(self):
+        return (torch.randn(5, 8),)
+"""
+
+
+def test_the_graph_of_a_wrong_model_is_named_with_the_command_to_go_on_with(workplace: Workplace) -> None:
+    workplace.write(NETS, "nets.py")
+    words = ("--only", "path:nets.py,class:Net", "--accuracy", "--inference", "--device", "cpu", "--minify")
+    finished = workplace.collect("bench", "--db", workplace.database, *words)
+    line = next(line for line in finished.stderr.splitlines() if "is wrong" in line)
+    named = re.search(
+        r"graph 2 of 4 is wrong \(inference, 1 operations\): output 0: error 0\.1 .*minify (\w{16})", line
+    )
+    assert named, line
+    (row,) = workplace.rows("select printf('%016x', id) as id, kind, level from repros")
+    assert tuple(row.values()) == (named[1], "accuracy", "aot")
+    assert workplace.rows("select distinct status, reason from results") == [
+        {"status": "failed", "reason": "fail_accuracy"}
+    ]
