@@ -376,12 +376,15 @@ def preload_modules(names: Sequence[str], cwd: str) -> None:
 
     Raises: NotRunnable.
     """
+    modules: dict[str, Any] = {}  # a file that is named twice is run once
     for name in dict.fromkeys(names):
         source, _, function = name.partition(":")
+        key = os.path.realpath(os.path.join(cwd, source)) if source.endswith(".py") else source
         try:
-            module = _load_file(source, cwd) if source.endswith(".py") else import_module(source)
+            if key not in modules:
+                modules[key] = _load_file(source, cwd) if source.endswith(".py") else import_module(source)
             if function:
-                getattr(module, function)()
+                getattr(modules[key], function)()
         except ModuleNotFoundError as error:
             raise NotRunnable(f"cannot preload {name}: {describe_absent(error)}") from None
         except Exception as error:

@@ -33,8 +33,23 @@ def attempt(repro: Repro, level: str, kind: str, device: str | None, is_strict: 
 
     gm, inputs = load_graph(repro, level, device=device)
     judge_kind = "accuracy" if kind == "accuracy" else "runtime"
-    how = Judge(judge_kind, level, repro.manifest.backend or "inductor", is_strict=is_strict)
+    backend = repro.manifest.backend or "inductor"
+    if level == "dynamo":
+        check_backend(backend)
+    how = Judge(judge_kind, level, backend, is_strict=is_strict)
     return {**judge(gm, inputs, how), "random_inputs": list_random_inputs(repro, level), "input_count": len(inputs)}
+
+
+def check_backend(name: str) -> None:
+    """Raises: NotRunnable if no backend is registered by this name."""
+    from torch._dynamo.backends.registry import lookup_backend
+    from torch._dynamo.exc import InvalidBackend
+
+    try:
+        lookup_backend(name)
+    except InvalidBackend:
+        needed = f"this repro needs the backend {name!a}, which nothing here registers"
+        raise NotRunnable(f"{needed}: name its module or file with --preload") from None
 
 
 def describe_outcome(repro: Repro, outcome: Outcome, kind: str | None = None) -> dict[str, Any]:
@@ -54,10 +69,10 @@ def describe_outcome(repro: Repro, outcome: Outcome, kind: str | None = None) ->
         status = SAME if is_recorded(repro, actual, kind) else OTHER
     return {
         "status": status,
-        "failure": actual.describe(),
+        "failure": actual.describe().rstrip("."),
         "failure_status": actual.status,
         "message": actual.message,
-        "expected": expected.describe() if _is_known(repro) else None,
+        "expected": expected.describe().rstrip(".") if _is_known(repro) else None,
         "differences": value.get("differences", []),
         "random_inputs": value.get("random_inputs", []),
         "input_count": value.get("input_count", len(repro.manifest.inputs)),

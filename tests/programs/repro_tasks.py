@@ -63,6 +63,11 @@ def try_server(job: ReproTask) -> dict[str, Any]:
     return {"rows": [_row(job.trials.run(add, 3, 4)), _row(job.trials.run(crash)), _row(job.trials.run(add, 5, 6))]}
 
 
+def read_preloaded(job: ReproTask) -> dict[str, Any]:
+    """Return what preloaded files wrote into the driver's folder."""
+    return {"ran": (job.folder / "ran").read_text()}
+
+
 def hang(job: ReproTask) -> dict[str, Any]:
     """Never end, in the driver itself."""
     with job.deadline("loading the repro"):

@@ -207,3 +207,11 @@ def test_push_to_nothing_is_one_sentence(
 ) -> None:
     assert main(["repro", "push", "repro.py", "--to", address]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.torch
+def test_backend_that_nothing_registers_is_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = RECORDED.read_text().replace("torch._dynamo.repro.after_aot", "torch._dynamo.repro.after_dynamo")
+    (folder / "mine.py").write_text(text.replace("check_str=None)\n", "backend='planted_absent')\n", 1))
+    assert main(["repro", "run", "mine.py"]) == 2
+    assert "needs the backend 'planted_absent', which nothing here registers" in capsys.readouterr().err

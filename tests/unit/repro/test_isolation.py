@@ -91,6 +91,12 @@ def test_preload_that_fails_is_one_sentence(preload: str, sentence: str) -> None
         _run("try_all", preload=[preload])
 
 
+def test_preloaded_file_is_run_once_however_often_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("open('ran', 'a').write('x')\ndef more(): open('ran', 'a').write('y')\n")
+    script = f"{tmp_path / 'mine.py'}"
+    assert _run("read_preloaded", preload=[script, f"{script}:more"]) == {"ran": "xy"}
+
+
 def test_device_that_is_not_here_is_one_sentence() -> None:
     with pytest.raises(NotRunnable, match=r"needs cuda:9, and this machine has \d+ GPUs; try --device cpu"):
         _run("try_all", device="cuda:9")
