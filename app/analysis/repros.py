@@ -49,13 +49,19 @@ VALUES = {
     WITHHELD: Word("withheld", "quiet", "The run hides its source."),
 }
 _STATUSES = {
-    "reproduced": Word("reproduced", "bad", "The same failure."),
-    "minimal": Word("minimal", "good", "No smaller graph fails alike."),
+    "same": Word("fails alike", "bad", "The same failure as recorded."),
+    "other": Word("fails otherwise", "warn", "Another failure than the recorded one."),
+    "other_failure": Word("fails otherwise", "warn", "Another failure than the recorded one."),
+    "passes": Word("passes", "good", "It does not fail there."),
+    "limited": Word("limit reached", "warn", "Its time or memory ran out."),
+    "differs": Word("differs", "bad", "The result differs from eager's."),
+    "not_finite": Word("NaN or inf", "bad", "Eager's result is finite there."),
+    "minified": Word("minimal", "good", "No smaller graph fails alike."),
+    "not_finished": Word("not finished", "warn", "A smaller graph may fail alike. Run it again to go on."),
     "named": Word("named", "good", "What fails or is wrong is named."),
     ONLY_FUSED: Word("only when fused", "warn", "Each operation is right by itself."),
     UNEXPLAINED: Word("unexplained", "warn", "It fails, and nothing tells where."),
     NOT_REPRODUCED: Word("not reproduced", "quiet", "It does not fail there."),
-    "passed": Word("passed", "good", "It does not fail there."),
 }
 # What to run, and what it answers.
 STEPS = (

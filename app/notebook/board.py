@@ -22,6 +22,7 @@ from compileboard.app.api.fleet.comparison import SidesQuery
 from compileboard.app.api.fleet.incidents import get_incident, list_incidents
 from compileboard.app.api.fleet.models import list_newest, list_results
 from compileboard.app.api.fleet.overview import OverviewScope
+from compileboard.app.api.fleet.repros import list_repro_failures, list_run_repros
 from compileboard.app.api.fleet.trends import SetSummaryJson, TrendQuery, build_asked_trend, get_summary
 from compileboard.app.api.run import compiles as of_run
 from compileboard.app.api.run.artifacts import list_artifacts
@@ -74,6 +75,7 @@ class Board:
     recompiles = FrameMethod(recompile_causes.list_recompiles)
     recompile_events = FrameMethod(of_run.list_recompiles, counts=["recompile_count"])
     failures = FrameMethod(of_run.list_failures, counts=["failure_count", "runtime_failure_count"])
+    repros = FrameMethod(list_repro_failures)
     incidents = FrameMethod(list_incidents)
     summaries = FrameMethod(get_summary, part="summaries", row=SetSummaryJson)
     baselines = FrameMethod(list_baselines)
@@ -235,6 +237,7 @@ class BoardRun:
     recompile_causes = FrameMethod(of_run.list_causes)
     recompile_chains = FrameMethod(of_run.list_chains)
     recompile_limits = FrameMethod(of_run.list_limit_hits)
+    repros = FrameMethod(list_run_repros)
     failures = FrameMethod(of_run.list_failures)
     cache_lookups = FrameMethod(of_run.list_cache_lookups)
     cudagraph_skips = FrameMethod(of_run.list_cudagraph_skips)

@@ -13,6 +13,7 @@ from compileboard.app.queries.run.compiles import OUTCOMES
 from compileboard.app.queries.run.trace_files import load_body
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.schema import one_of
+from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.process_names import name_rows
 
 
@@ -41,6 +42,7 @@ class FailureRow:
     message: Annotated[str | None, "Its message."]
     time_us: fields.EventTime
     text: Annotated[str, "The traceback."]
+    repro_id: Annotated[fields.ContentId | None, "`id` of the repro that it left."]
 
 
 @dataclass(frozen=True)
@@ -134,13 +136,29 @@ limit :limit
 FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
     """c.outcome, x.phase, x.occurrence_count, x.ended_program, coalesce(w.name, f.name) as function,
   coalesce(w.file, f.file) as file, case when x.phase = 'compile' then c.line else x.line end as line,
-  x.error_type, x.message, e.body""",
+  x.error_type, x.message, e.body, coalesce(
+    (
+      select max(q.id)
+      from repros as q
+      where q.process_id = x.process_id
+        and q.failure_position = x.position
+        and q.state = 'captured'
+    ),
+    (
+      select max(q.id)
+      from repros as q
+      where q.compile_key = x.compile_key
+        and q.failure_position is null
+        and q.kind = x.phase
+        and q.state = 'captured'
+    )
+  ) as repro_id""",
     "failures",
     """left join functions as w on w.id = x.function_id
 left join events as e on e.process_id = x.process_id and e.sequence = x.sequence""",
 )
 RUNTIME_SQL = f"""
-{FAILURES_SQL.partition("where")[0]}
+{FAILURES_SQL.rpartition("where")[0]}
 where x.run_id = :run_id
   and x.phase != 'compile'
 order by x.ended_program desc, x.occurrence_count desc, x.id
@@ -185,6 +203,7 @@ def _to_failure(row: Mapping[str, Any]) -> FailureRow:
     values = dict(row)
     body = load_body(values.pop("body"))
     values["ended_program"] = bool(values["ended_program"])
+    values["repro_id"] = None if values["repro_id"] is None else format_id(values["repro_id"])
     return FailureRow(**values, text=body.get("text") or "")
 
 

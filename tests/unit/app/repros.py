@@ -111,9 +111,9 @@ ROWS = [
     {"node": "mul", "operation": "aten.mul.Tensor", "error": 2e-8, "eager_error": 2e-8, "dtype": "float32"},
 ]
 RESULTS = [
-    ReproResult("run", "reproduced", 3.2, START_US + 1, START_US + 2, torch_version="2.13.0", device="cpu"),
+    ReproResult("run", "same", 3.2, START_US + 1, START_US + 2, torch_version="2.13.0", device="cpu"),
     ReproResult(
-        *("minify", "minimal", 13.1, START_US + 3, START_US + 4, "aten.atan.default", 1, "2.13.0", "cpu"),
+        *("minify", "minified", 13.1, START_US + 3, START_US + 4, "aten.atan.default", 1, "2.13.0", "cpu"),
         detail={"trial_count": 6},
         program=MINIMAL,
     ),

@@ -118,7 +118,20 @@ def test_a_repro_leads_to_its_failure_and_its_compile(client: FlaskClient, store
     failures = [row[0] for row in store.execute("select id from failures order by phase")]
     for repro, failure in zip((COMPILE_REPRO, ACCURACY_REPRO), failures):
         assert f"tab=failures#failure-{failure}" in client.get(f"/repros/{repro}").text
-    assert f"/runs/{RUN}/compiles/1" in client.get(f"/repros/{COMPILE_REPRO}").text
+    key = store.execute("select id from compiles").fetchone()[0]
+    assert f"/runs/{RUN}/compiles/{key}" in client.get(f"/repros/{COMPILE_REPRO}").text
+
+
+def test_failures_and_compiles_lead_to_their_repros(client: FlaskClient, store: sqlite3.Connection) -> None:
+    page = client.get(f"/runs/{RUN}?tab=failures").text
+    assert page.count(f"/repros/{COMPILE_REPRO}") == page.count(f"/repros/{ACCURACY_REPRO}") == 1
+    key = store.execute("select id from compiles").fetchone()[0]
+    assert f"/repros/{COMPILE_REPRO}" in client.get(f"/runs/{RUN}/compiles/{key}").text
+    rows = client.get(f"/api/v1/runs/{RUN}/failures").get_json()["data"]
+    assert {row["error_type"]: row["repro_id"] for row in rows} == {
+        "CppCompileError": COMPILE_REPRO,
+        "AccuracyError": ACCURACY_REPRO,
+    }
 
 
 def test_programs_are_downloaded_as_text(client: FlaskClient) -> None:
