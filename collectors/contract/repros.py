@@ -66,6 +66,7 @@ class ReproManifest:
     traceback: str | None = None
     operation: str | None = None  # that failed or is wrong, where it is known: "aten.atan.default"
     signal: str | None = None  # that ended the process: "SIGSEGV"
+    is_asynchronous: bool = False  # the error came after the graph had returned, as a device's do: it ran last
     function: str | None = None  # that was compiled: qualified name
     file: str | None = None
     line: int | None = None

@@ -268,7 +268,13 @@ class Hooks:
             self.spool.write(record_names.SNAPSHOT, self.redact(body))
 
     def _at_exit(self) -> None:
-        self.failures.end(runtime_failures.find_end())
+        error = runtime_failures.find_end()
+        self.failures.end(error)
+        if self._running is not None:
+            with self.guard:
+                last = self._running.read_last() if error is not None else None
+                if error is not None and last is not None:
+                    self.repros.add_last(last, error)
         self._snapshot(final=True)
         if self._running is not None:
             self._running.end()

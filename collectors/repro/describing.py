@@ -54,6 +54,8 @@ def _describe_failure(repro: Repro) -> str:
     what = manifest.error_type or manifest.signal
     where = {"compile": "while it was compiled", "runtime": "while it ran", "crash": "the process died"}
     text = where.get(manifest.kind, "a wrong answer")
+    if manifest.is_asynchronous:
+        text = "reported after the graph that ran last"
     return f"{what}, {text}, {manifest.phase}" if what else f"{text}, {manifest.phase}"
 
 

@@ -37,6 +37,7 @@ MOST_TRACEBACK_CHARS = 64_000
 MOST_FUNCTIONS = 10_000
 # Dynamo's and autograd's own control flow: nothing has failed.
 CONTROL_FLOW = frozenset(("SkipFrame", "RestartAnalysis", "Unsupported", "_StopRecomputationError"))
+_DEVICE_ERROR = re.compile(r"(?:CUDA|HIP)(?: driver)? error: ")
 _TARGET = re.compile(r"^\s*target: (\S+)$", re.MULTILINE)  # of inductor's LoweringException
 
 
@@ -124,6 +125,23 @@ class ReproCapture:
         fields = {"position": MOST_REPROS, "manifest": dump_manifest(manifest)}
         payload = {"program": program, "dynamo_program": dynamo_program}
         return self._spool.encode(record_names.REPRO, fields, payload, context)
+
+    def add_last(self, record: dict[str, Any], error: BaseException) -> None:
+        """Capture the graph that ran last before a device's error ended the program: such errors come late."""
+        if self.count >= MOST_REPROS or not _is_device_error(error) or _find_mark(error) is not None:
+            return
+        from ..runtime_failures import write_traceback
+
+        fields = {
+            "kind": "runtime",
+            "error_type": type(error).__name__,
+            "message": self._clean(_text_of(error), MOST_ERROR_CHARS),
+            "traceback": self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS),
+            "is_asynchronous": True,
+        }
+        manifest = {**record["m"]["manifest"], **fields}
+        position = self._next_position()
+        self._write(record_names.REPRO, {"position": position, "manifest": manifest}, record["p"], record.get("c"))
 
     def _remember(self, output: Any) -> None:
         code = getattr(getattr(output, "root_tx", None), "f_code", None)
@@ -291,6 +309,10 @@ class ReproCapture:
 
 def _is_control_flow(error: BaseException) -> bool:
     return any(kind.__name__ in CONTROL_FLOW for kind in type(error).__mro__)
+
+
+def _is_device_error(error: BaseException) -> bool:
+    return type(error).__name__ == "AcceleratorError" or _DEVICE_ERROR.match(_text_of(error)) is not None
 
 
 def _mark(error: BaseException, position: int) -> None:

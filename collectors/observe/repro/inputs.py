@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...contract.repros import FREED, KEPT, MOST_STORAGE_BYTES, TOO_LARGE, ReproInput, Size
+from ...contract.repros import ABSENT, FREED, KEPT, MOST_STORAGE_BYTES, TOO_LARGE, ReproInput, Size
 
 WriteValues = Callable[[str, str], object]  # a storage's digest and body
 
@@ -107,7 +107,10 @@ def keep_values(
             if size > left or size > MOST_STORAGE_BYTES:
                 states[storage._cdata] = (TOO_LARGE, None)
             else:
-                states[storage._cdata] = (KEPT, _write_storage(storage, size, write))
+                try:
+                    states[storage._cdata] = (KEPT, _write_storage(storage, size, write))
+                except Exception:  # after a device's error nothing can be read from it
+                    states[storage._cdata] = (ABSENT, None)
                 left -= size
         state, digest = states[storage._cdata]
         number = {"storage_bytes": storage.nbytes()} if state == KEPT else {}

@@ -7,6 +7,7 @@ ends, and costs no system call. The recorder makes a repro of the graph that ran
 from __future__ import annotations
 
 import contextlib
+import json
 import mmap
 import os
 from collections.abc import Callable
@@ -80,6 +81,18 @@ class RunningGraphs:
                 slots[RUNNING] = outer
 
         return running
+
+    def read_last(self) -> dict[str, Any] | None:
+        """Return the record of the graph that ran last, None if none did.
+
+        Raises: OSError or ValueError if it cannot be read.
+        """
+        if self._slots is None or self._slots[LAST] <= 0:
+            return None
+        with open(self._paths[0], "rb") as file:
+            file.seek(self._slots[LAST] - 1)
+            record: dict[str, Any] = json.loads(file.readline())
+        return record
 
     def end(self) -> None:
         """Delete the files: the process ends as it should."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.record_names import GRAPH_CHECKED
+from compileboard.collectors.store.codec import unpack
 from tests.integration.repro.spooled_repros import PLANTED, Spooled, observe
 from tests.tools.observed import Workplace
 
@@ -87,6 +88,21 @@ def test_a_process_that_dies_leaves_the_graph_that_ran(workplace: Workplace) -> 
     (row,) = workplace.rows("select kind, level, state, node_count, compile_id, error_type from repros")
     assert tuple(row.values()) == ("crash", "aot", "captured", 26, "0/0", "SIGSEGV")
     assert workplace.spools == []
+
+
+def test_a_devices_late_error_leaves_the_graph_that_ran_last(workplace: Workplace) -> None:
+    program = workplace.write(
+        "import torch\n"
+        "torch.compile(lambda x: x.sin() + 1, backend='aot_eager')(torch.ones(3))\n"
+        "torch.compile(lambda x: x.cos() + 2, backend='aot_eager')(torch.ones(4))\n"
+        "raise RuntimeError('CUDA error: an illegal memory access was encountered')\n"
+    )
+    finished = workplace.run(program, options=("--repro", "crash"))
+    assert finished.returncode == 1
+    (row,) = workplace.rows("select kind, error_type, message, manifest from repros")
+    assert (row["kind"], row["error_type"]) == ("runtime", "RuntimeError")
+    assert row["message"].startswith("CUDA error: an illegal")
+    assert '"is_asynchronous":true' in unpack(row["manifest"])
 
 
 def test_a_run_says_what_it_compared_and_what_that_took(workplace: Workplace) -> None:

@@ -88,6 +88,15 @@ def test_what_is_gone_or_too_large_has_no_values() -> None:
     assert written[1].digest is None and MOST_STORAGE_BYTES > 100
 
 
+def test_values_that_cannot_be_read_cost_the_values_alone() -> None:
+    def refuse(digest: str, body: str) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    values = [torch.ones(4), torch.ones(5)]
+    written = keep_values(InputReader().describe("ab", values), values, 100, refuse)
+    assert [(entry.values, entry.digest) for entry in written] == [("absent", None)] * 2
+
+
 def test_parameters_numbers_and_odd_things_are_told_apart() -> None:
     values = [torch.nn.Parameter(torch.ones(2)), 3, 2.5, True, None, object(), torch.ones(2).to_sparse()]
     described = InputReader().describe("abcdefg", values)
