@@ -31,7 +31,10 @@ Examples:
   %(prog)s check repro.py                how far its answer is from eager's
   %(prog)s export 3f2a -o failure.py     one file that needs torch alone
 """
-ENTRIES: dict[str, Entry] = {}  # commands with modules of their own
+ENTRIES: dict[str, Entry] = {  # commands with modules of their own
+    "analyze": Entry(f"{__package__}.repro_locate:analyze_command", "Name the operation of a graph that is wrong."),
+    "bisect": Entry(f"{__package__}.repro_locate:bisect_command", "Find the step or setting that makes it fail."),
+}
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 TRIALS = "Limits of each trial"
 

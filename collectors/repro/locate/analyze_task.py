@@ -88,7 +88,7 @@ def _find_failing_operation(task: ReproTask, how: Judge) -> Analysis:
     node, operation = calls[count - 1]
     text = f"The first {count} of {len(calls)} operations fail, the first {count - 1} pass"
     return replace(
-        analysis, status=findings.NAMED, operation=operation, node=node, notes=(text, *_describe_limits(tries))
+        analysis, status=findings.NAMED, operation=operation, node=node, notes=(text, *tries.describe_others())
     )
 
 
@@ -121,14 +121,8 @@ def _find_fusion(task: ReproTask, how: Judge, analysis: Analysis) -> Analysis:
         nodes=tuple(together),
         operations=tuple(operations[name] for name in together),
         compile_count=analysis.compile_count + tries.count,
-        notes=(*analysis.notes, *_describe_limits(tries)),
+        notes=(*analysis.notes, *tries.describe_others()),
     )
-
-
-def _describe_limits(tries: RepeatedTry) -> tuple[str, ...]:
-    if not tries.limited_count:
-        return ()
-    return (f"{tries.limited_count} of {tries.count} tries reached a limit and count as passing",)
 
 
 def summarize(analysis: Analysis) -> str:

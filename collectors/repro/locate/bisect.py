@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from compileboard.collectors.repro import failure
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
 from compileboard.collectors.repro.locate import findings
@@ -26,7 +27,6 @@ from compileboard.collectors.repro.locate.trial import (
     read_value,
 )
 from compileboard.collectors.repro.repro import Repro
-from compileboard.collectors.repro.rerun import read_failure
 
 BISECTOR = "torch._inductor.compiler_bisector"
 INDUCTOR = "inductor"
@@ -97,7 +97,7 @@ def _bisect_level(tries: RepeatedTry, *, with_settings: bool) -> Bisection:
         bisection = _ask_torch(tries, bisection)
         if (bisection.subsystem is None and bisection.backend in (INDUCTOR, None)) or with_settings:
             bisection = _try_settings(tries, bisection)
-    return replace(bisection, trial_count=tries.count)
+    return replace(bisection, trial_count=tries.count, notes=(*bisection.notes, *tries.describe_others()))
 
 
 def _ask_torch(tries: RepeatedTry, bisection: Bisection) -> Bisection:
@@ -117,13 +117,12 @@ def _ask_torch(tries: RepeatedTry, bisection: Bisection) -> Bisection:
         subsystem = bisector.get_subsystem()
         tries.task.progress({"text": f"{tries.count} tries, {backend}{f' {subsystem}' if subsystem else ''}"})
         outcome = tries.run(try_bisected, str(folder), backend)
-        assert tries.first is not None
-        return not tries.is_same(read_failure(outcome, tries.first))
+        return not tries.is_same(tries.read(outcome))
 
     try:
         answer = bisector.do_bisect(is_good)
     except RuntimeError as error:  # the same question was answered in two ways
-        return replace(bisection, notes=(f"torch's bisector gave up: {error}",))
+        return replace(bisection, notes=(f"torch's bisector stopped: {error}",))
     if answer is None:
         return replace(bisection, notes=("the graph passes in each step that torch's bisector tries",))
     return _name_application(tries, bisection, answer)
@@ -161,7 +160,8 @@ def _try_settings(tries: RepeatedTry, bisection: Bisection) -> Bisection:
         outcome = tries.attempt(settings=changed)
         is_other = outcome.fails and not tries.is_same(outcome)
         setting, _, value = name.partition("=")
-        passes = None if is_other or outcome.status in ("timed_out", "out_of_memory") else not outcome.fails
+        is_open = is_other or outcome.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
+        passes = None if is_open else not outcome.fails
         rows.append(TriedSetting(setting, value or "off", passes, None if passes else outcome.describe()))
     passing = [row for row in rows if row.passes]
     bisection = replace(bisection, settings=tuple(rows))
@@ -213,7 +213,7 @@ def try_bisected(repro: Repro, device: str | None, how: Judge, folder: str, back
     bisector = importlib.import_module(BISECTOR).CompilerBisector
     bisector.in_process_cache, bisector.bisection_enabled = folder, True
     _name_lowered_operations(bisector)
-    changes = bisector.get_config_change(INDUCTOR) or {}
+    changes = (bisector.get_config_change(INDUCTOR) or {}) if backend == INDUCTOR else {}  # aot_eager reads its own
     module, inputs = load_edited(repro, device, how.level, None)
     return judge(module, inputs, replace(how, backend=backend, settings={**how.settings, **changes}))
 

@@ -6,7 +6,7 @@ What runs in the trial loads the graph itself: on a GPU the driver must not touc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compileboard.collectors.repro import failure
@@ -27,7 +27,7 @@ class RepeatedTry:
     first: Failure | None = None
     count: int = 0
     limited_count: int = 0  # tries that a limit ended
-    seconds: dict[str, float] = field(default_factory=dict)
+    other_count: int = 0  # that failed in another way
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
         """Run a function of the repro in a trial of its own."""
@@ -38,13 +38,22 @@ class RepeatedTry:
 
     def attempt(self, edit: GraphEdit | None = None, settings: dict[str, Any] | None = None) -> Failure:
         """Try the graph, changed, with settings of inductor; return how it fails."""
-        expected = self.first or captured_failure(self.task.repro.manifest)
-        outcome = self.run(try_edited, edit, settings or {})
-        result = read_failure(outcome, expected)
+        return self.read(self.run(try_edited, edit, settings or {}))
+
+    def read(self, outcome: Outcome) -> Failure:
+        """Return how a try failed."""
+        result = read_failure(outcome, self.first or captured_failure(self.task.repro.manifest))
         self.limited_count += result.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
         if self.first is None:
             self.first = result
+        elif result.fails and not self.is_same(result):
+            self.other_count += 1
         return result
+
+    def describe_others(self) -> tuple[str, ...]:
+        """Return what is to be known of tries that neither passed nor failed in the same way."""
+        counts = ((self.limited_count, "reached a limit"), (self.other_count, "failed in another way"))
+        return tuple(f"{count} of {self.count} tries {text} and count as passing" for count, text in counts if count)
 
     def fails(self, edit: GraphEdit | None = None, settings: dict[str, Any] | None = None) -> bool:
         """Return True if the changed graph fails as the unchanged one does."""

@@ -1,0 +1,157 @@
+"""`repro analyze` and `repro bisect`: which operation, pass or setting makes a graph fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from compileboard.collectors.cli.common import db_option
+from compileboard.collectors.cli.repro import (
+    json_option,
+    level_option,
+    load_trusted,
+    name_argument,
+    save,
+    trial_options,
+    work,
+)
+from compileboard.command_line import Command
+from compileboard.exit_codes import DONE, FAILED
+
+if TYPE_CHECKING:
+    from compileboard.collectors.repro.locate.findings import JudgedNode, TriedSetting
+
+MOST_ROWS = 12  # of the terminal's table
+PACKAGE = "compileboard.collectors.repro.locate"
+strict_option = click.option("--strict", is_flag=True, help="Take other bits than eager's as wrong.")
+
+
+@click.command("analyze", cls=Command)
+@name_argument
+@db_option
+@level_option
+@strict_option
+@click.option("--all", "with_all", is_flag=True, help="Print every operation that was judged.")
+@trial_options
+@json_option
+def analyze_command(
+    name: str,
+    db: str,
+    level: str | None,
+    strict: bool,
+    with_all: bool,
+    trust: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Name the operation of a graph that is wrong, or fails.
+
+    Each operation is judged on the compiled values of its inputs, against float64 and beside eager.
+    Exit code 0: an operation is named, or several that are wrong only when fused. 1: none is. 2: it could not be run.
+    """
+    from compileboard.collectors.repro.locate import findings
+    from compileboard.collectors.repro.locate.analyze_task import summarize
+    from compileboard.collectors.repro.results import now_us
+
+    loaded, started_us = load_trusted(name, db, trust=trust), now_us()
+    asked = {"level": level, "strict": strict, "memory_bytes": options["memory"]}
+    answer = work(loaded, f"{PACKAGE}.analyze_task:analyze", asked, **options)
+    analysis = findings.load_analysis(answer)
+    save(loaded, "analyze", started_us, {**answer, "sentence": summarize(analysis)})
+    if as_json:
+        print(json.dumps(answer, indent=2, ensure_ascii=False))
+    else:
+        rows = analysis.rows if with_all else _choose_rows(analysis.rows)
+        counts = (
+            f"{analysis.judged_count} operations judged, {analysis.random_count} random, "
+            f"{analysis.not_judged_count} not judged, {analysis.compile_count} compiles"
+        )
+        print("\n".join([f"{summarize(analysis)}.", *lay_out_nodes(rows), *_end_sentences(analysis.notes), counts]))
+    return DONE if analysis.status in (findings.NAMED, findings.ONLY_FUSED) else FAILED
+
+
+@click.command("bisect", cls=Command)
+@name_argument
+@db_option
+@level_option
+@strict_option
+@click.option("--settings", is_flag=True, help="Try single settings of inductor even where a step is named.")
+@trial_options
+@json_option
+def bisect_command(
+    name: str, db: str, level: str | None, strict: bool, settings: bool, trust: bool, as_json: bool, **options: Any
+) -> int:
+    """Find the pass, lowering, decomposition or setting without which a graph passes.
+
+    torch's own bisector asks, then single settings of inductor are tried. Your inductor cache stays as it is.
+    Exit code 0: a step or a setting is named. 1: none is. 2: it could not be run.
+    """
+    from compileboard.collectors.repro.locate import findings
+    from compileboard.collectors.repro.locate.bisect import summarize
+    from compileboard.collectors.repro.results import now_us
+
+    loaded, started_us = load_trusted(name, db, trust=trust), now_us()
+    asked = {"level": level, "strict": strict, "settings": settings}
+    answer = work(loaded, f"{PACKAGE}.bisect:bisect", asked, **options)
+    bisection = findings.load_bisection(answer)
+    save(loaded, "bisect", started_us, {**answer, "sentence": summarize(bisection)})
+    if as_json:
+        print(json.dumps(answer, indent=2, ensure_ascii=False))
+    else:
+        lines = [f"{summarize(bisection)}.", *lay_out_settings(bisection.settings), *_end_sentences(bisection.notes)]
+        print("\n".join([*lines, f"{bisection.trial_count} trials"]))
+    return DONE if bisection.status == findings.NAMED else FAILED
+
+
+def _choose_rows(rows: Sequence[JudgedNode]) -> list[JudgedNode]:
+    """Return the rows that are wrong, and of the others the first few."""
+    from compileboard.collectors.repro.locate.findings import WRONG_VERDICTS
+
+    wrong = [row for row in rows if row.verdict in WRONG_VERDICTS]
+    return wrong[:MOST_ROWS] if wrong else list(rows[:3])
+
+
+def lay_out_nodes(rows: Sequence[JudgedNode]) -> list[str]:
+    """Return judged operations as a table."""
+    cells = [
+        [
+            row.node,
+            row.operation,
+            row.verdict.replace("_", " "),
+            _number(row.error),
+            _number(row.eager_error),
+            _number(row.limit),
+            {True: "yes", False: "no", None: "–"}[row.explains],
+            row.source or row.reason or "",
+        ]
+        for row in rows
+    ]
+    return _lay_out(["node", "operation", "verdict", "error", "eager", "limit", "explains", ""], cells)
+
+
+def lay_out_settings(settings: Sequence[TriedSetting]) -> list[str]:
+    """Return the settings that were tried as a table."""
+    words = {True: "passes", False: "fails", None: "fails otherwise"}
+    cells = [[entry.setting, entry.value, words[entry.passes]] for entry in settings]
+    return _lay_out(["setting", "value", "graph"], cells)
+
+
+def _lay_out(head: list[str], cells: list[list[str]]) -> list[str]:
+    from compileboard.collectors.terminal.run_summary import printable
+
+    if not cells:
+        return []
+    table = [head, *([printable(cell) for cell in row] for row in cells)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2g}"
+
+
+def _end_sentences(notes: Sequence[str]) -> list[str]:
+    return [f"{note}." for note in notes]
