@@ -16,7 +16,7 @@ import torch._inductor.config
 from torch.utils._pytree import tree_leaves
 
 from compileboard.collectors.repro.accuracy import clone_together
-from compileboard.collectors.repro.failure import Failure, raised
+from compileboard.collectors.repro.failure import PASSED, WRONG_ANSWERS, Failure, raised
 from compileboard.collectors.repro.judging import Judge, compile_graph, judge
 from compileboard.collectors.repro.locate import findings
 from compileboard.collectors.repro.locate.findings import Analysis, JudgedNode
@@ -32,7 +32,13 @@ from compileboard.collectors.repro.locate.surgery import (
     list_inputs,
     replace_by_inputs,
 )
-from compileboard.collectors.repro.locate.survey import Survey, find_operation, find_source, survey_graph
+from compileboard.collectors.repro.locate.survey import (
+    Survey,
+    find_operation,
+    find_source,
+    name_operation,
+    survey_graph,
+)
 
 DEFAULT_MEMORY_BYTES = 4 << 30  # of intermediate values at a time
 MOST_EXPLAINED = 5  # nodes that are computed by eager in turn
@@ -60,20 +66,33 @@ class Analyzer:
     compile_count: int = 0
     survey: Survey = field(init=False)
     originals: dict[str, Any] = field(init=False)
+    _nodes: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.survey = survey_graph(self.module, clone_together(self.inputs))
+        self._nodes = {node.name: node for node in self.module.graph.nodes}
         names = [node.name for node in self.module.graph.nodes if node.op == "placeholder"]
         self.originals = dict(zip(names, self.inputs))
 
     def judge_nodes(self, backend: str | None = None) -> list[JudgedNode]:
         """Compile the graph with its intermediate values as outputs, and judge each of its nodes."""
         how = self.how if backend is None else replace(self.how, backend=backend)
-        rows = []
-        for names in self._split():
-            exposed = expose(self.module, self._add_inputs(names), self.survey)
+        return [row for names in self._split() for row in self._judge_part(names, how)]
+
+    def _judge_part(self, names: Sequence[str], how: Judge) -> list[JudgedNode]:
+        """Judge some nodes; where their values cannot be returned together, in halves."""
+        exposed = expose(self.module, self._add_inputs(names), self.survey)
+        try:
             first, second = self._run_twice(exposed, how)
-            rows += [self._judge_node(name, first, second) for name in names]
+        except Exception as error:
+            if len(names) > 1:
+                middle = len(names) // 2
+                return [*self._judge_part(names[:middle], how), *self._judge_part(names[middle:], how)]
+            node = self._nodes[names[0]]
+            operation = name_operation(self.module, node)
+            reason = f"it cannot be returned: {type(error).__name__}"
+            return [JudgedNode(node.name, operation, self.how.level, findings.NOT_JUDGED, reason=reason)]
+        rows = [self._judge_node(self._nodes[name], first, second) for name in names]
         return [row for row in rows if row is not None]
 
     def _split(self) -> Iterator[list[str]]:
@@ -96,15 +115,16 @@ class Analyzer:
 
     def _add_inputs(self, names: Sequence[str]) -> list[str]:
         """Return nodes and those that they take, each once."""
-        by_name = {node.name: node for node in self.module.graph.nodes}
-        parts = [part.name for name in names for part in (*list_inputs(by_name[name], self.survey), by_name[name])]
+        nodes = [self._nodes[name] for name in names]
+        parts = [part.name for node in nodes for part in (*list_inputs(node, self.survey), node)]
         return [name for name in dict.fromkeys(parts) if self.survey.nodes[name].is_tensor]
 
     def _run_twice(self, exposed: Exposed, how: Judge) -> tuple[dict[Key, Any], dict[Key, Any]]:
         """Compile a graph and run it twice on the same inputs; return the values of its keys."""
         self.compile_count += 1
-        # random numbers of eager's stream, and no copy of a graph that gives out all of its memory
-        with torch._inductor.config.patch({**how.settings, "fallback_random": True}), torch.no_grad():
+        # random numbers of eager's stream; a CUDA graph's second run would overwrite what the first returned
+        settings = {**how.settings, "fallback_random": True, "triton.cudagraphs": False}
+        with torch._inductor.config.patch(settings), torch.no_grad():
             values = clone_together([_detach(value) for value in self.inputs])
             compiled = compile_graph(exposed.module, values, how)
             runs = []
@@ -115,9 +135,8 @@ class Analyzer:
                 runs.append(dict(zip(exposed.keys, list(outputs)[-count:] if count else [])))
         return runs[0], runs[1]
 
-    def _judge_node(self, name: str, first: dict[Key, Any], second: dict[Key, Any]) -> JudgedNode | None:
-        node = next(node for node in list_calls(self.module) if node.name == name)
-        call = find_call(node, self.survey)
+    def _judge_node(self, node: Any, first: dict[Key, Any], second: dict[Key, Any]) -> JudgedNode | None:
+        name, call = node.name, find_call(node, self.survey)
         try:
             operation = _find_part(find_operation(self.module, call), node, call)
         except KeyError:
@@ -186,7 +205,7 @@ class Analyzer:
         module = replace_by_inputs(self.module, names)
         self.compile_count += 1
         inputs = clone_together(self.inputs)
-        return self.attempt(module, [*inputs, *values], self.how).status == "passed"
+        return self.attempt(module, [*inputs, *values], self.how).status == PASSED
 
 
 def analyze_graph(
@@ -198,6 +217,8 @@ def analyze_graph(
 ) -> Analysis:
     """Name the operation that inductor computes wrongly in a graph; of dynamo's also a decomposition that is wrong."""
     failure = attempt(module, inputs, how)
+    if failure.fails and failure.status not in WRONG_ANSWERS:  # it has no answer that could be judged
+        return Analysis(findings.NOT_REPRODUCED, level=how.level, failure=failure.describe(), compile_count=1)
     analyzer = Analyzer(module, inputs, how, memory_bytes, attempt, compile_count=1)
     if how.level == "dynamo":
         rows = analyzer.judge_nodes(WITH_DECOMPOSITIONS)

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from compileboard.collectors.repro import failure
+from compileboard.collectors.repro.failure import PASSED, Failure
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
 from compileboard.collectors.repro.locate import findings
@@ -20,6 +20,7 @@ from compileboard.collectors.repro.locate.narrowing import GraphEdit, find_hidde
 from compileboard.collectors.repro.locate.trial import RepeatedTry, list_levels, list_operations, make_judge, read_value
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 
+PASSES = Failure(PASSED).describe()
 MOST_FUSED_NODES = 400  # of a graph whose hidden nodes are searched
 
 
@@ -128,7 +129,9 @@ def _find_fusion(task: ReproTask, how: Judge, analysis: Analysis) -> Analysis:
 def summarize(analysis: Analysis) -> str:
     """Return what an analysis answers, in a sentence."""
     if analysis.status == findings.NOT_REPRODUCED:
-        return f"Not reproduced: the graph {analysis.failure or failure.PASSED} here, and every operation is right"
+        if analysis.failure in (None, PASSES):
+            return "Not reproduced: the graph passes here, and every operation is right"
+        return f"Not reproduced: it fails here in another way: {analysis.failure}"
     if analysis.status == findings.ONLY_FUSED:
         return f"Wrong only when fused: {' → '.join(analysis.operations)}"
     if analysis.status == findings.UNEXPLAINED:

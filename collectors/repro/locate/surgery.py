@@ -57,12 +57,12 @@ def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
     """Return a graph that also returns the values of nodes; of memory that is written to later, a copy of that time."""
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
-    keys: list[Key] = []
+    keys: dict[Key, None] = {}
     values = []
     for name in names:
         node = by_name[name]
         if node.op in CALLS and survey.nodes[name].is_tensor:
-            keys.append((name, None))
+            keys[name, None] = None
             values.append(_copy_after(changed, node) if survey.is_written_after(name) else node)
     for name in names:
         node = by_name[name]
@@ -72,7 +72,7 @@ def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
             if argument.name not in survey.nodes or not survey.nodes[argument.name].is_tensor:
                 continue
             if (argument.name, source.name) not in keys and _needs_copy(survey, argument, position):
-                keys.append((argument.name, source.name))
+                keys[argument.name, source.name] = None
                 values.append(_copy_before(changed, argument, source))
     _return_values(changed, values)
     return Exposed(changed, tuple(keys))

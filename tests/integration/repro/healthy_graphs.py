@@ -83,3 +83,15 @@ HEALTHY: dict[str, tuple[Callable[..., Any], Callable[[], list[Tensor]]]] = {
     "overflow_and_zeros": (overflow_and_zeros, lambda: _draw((64,), dtype=torch.float16)),
     "random_numbers": (random_numbers, lambda: _draw((20,))),
 }
+
+
+def trace(program: Any, inputs: list[Any]) -> Any:
+    """Return the graph that inductor gets of a program."""
+    from torch._inductor.compile_fx import select_decomp_table
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils._pytree import tree_leaves
+
+    def flat(*arguments: Any) -> Any:
+        return tuple(tree_leaves(program(*arguments)))
+
+    return make_fx(torch.func.functionalize(flat), select_decomp_table())(*inputs)

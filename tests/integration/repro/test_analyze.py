@@ -9,26 +9,14 @@ import pytest
 from compileboard.collectors.repro.locate import findings
 
 torch = pytest.importorskip("torch")
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
 from compileboard.collectors.repro.locate.analyze import analyze_graph  # noqa: E402
 from compileboard.collectors.repro.locate.surgery import list_calls  # noqa: E402
-from tests.integration.repro.healthy_graphs import HEALTHY  # noqa: E402
+from tests.integration.repro.healthy_graphs import HEALTHY, trace  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 AOT = Judge("accuracy", "aot")
-
-
-def trace(program: Any, inputs: list[Any]) -> Any:
-    """Return the graph that inductor gets of a program."""
-    from torch._inductor.compile_fx import select_decomp_table
-
-    def flat(*arguments: Any) -> Any:
-        return tuple(tree_leaves(program(*arguments)))
-
-    return make_fx(torch.func.functionalize(flat), select_decomp_table())(*inputs)
 
 
 @pytest.fixture
