@@ -53,14 +53,14 @@ def analyze_command(
     Exit code 0: an operation is named, or several that are wrong only when fused. 1: none is. 2: it could not be run.
     """
     from compileboard.collectors.repro.locate import findings
-    from compileboard.collectors.repro.locate.analyze_task import summarize
+    from compileboard.collectors.repro.locate.sentences import summarize_analysis
     from compileboard.collectors.repro.results import now_us
 
     loaded, started_us = load_trusted(name, db, trust=trust), now_us()
     asked = {"level": level, "strict": strict, "memory_bytes": options["memory"]}
     answer = work(loaded, f"{PACKAGE}.analyze_task:analyze", asked, **options)
     analysis = findings.load_analysis(answer)
-    save(loaded, "analyze", started_us, {**answer, "sentence": summarize(analysis)})
+    save(loaded, "analyze", started_us, {**answer, "sentence": summarize_analysis(analysis)})
     if as_json:
         print(json.dumps(answer, indent=2, ensure_ascii=False))
     else:
@@ -69,7 +69,11 @@ def analyze_command(
             f"{analysis.judged_count} operations judged, {analysis.random_count} random, "
             f"{analysis.not_judged_count} not judged, {analysis.compile_count} compiles"
         )
-        print("\n".join([f"{summarize(analysis)}.", *lay_out_nodes(rows), *_end_sentences(analysis.notes), counts]))
+        print(
+            "\n".join(
+                [f"{summarize_analysis(analysis)}.", *lay_out_nodes(rows), *_end_sentences(analysis.notes), counts]
+            )
+        )
     return DONE if analysis.status in (findings.NAMED, findings.ONLY_FUSED) else FAILED
 
 
@@ -90,18 +94,22 @@ def bisect_command(
     Exit code 0: a step or a setting is named. 1: none is. 2: it could not be run.
     """
     from compileboard.collectors.repro.locate import findings
-    from compileboard.collectors.repro.locate.bisect import summarize
+    from compileboard.collectors.repro.locate.sentences import summarize_bisection
     from compileboard.collectors.repro.results import now_us
 
     loaded, started_us = load_trusted(name, db, trust=trust), now_us()
     asked = {"level": level, "strict": strict, "settings": settings}
     answer = work(loaded, f"{PACKAGE}.bisect:bisect", asked, **options)
     bisection = findings.load_bisection(answer)
-    save(loaded, "bisect", started_us, {**answer, "sentence": summarize(bisection)})
+    save(loaded, "bisect", started_us, {**answer, "sentence": summarize_bisection(bisection)})
     if as_json:
         print(json.dumps(answer, indent=2, ensure_ascii=False))
     else:
-        lines = [f"{summarize(bisection)}.", *lay_out_settings(bisection.settings), *_end_sentences(bisection.notes)]
+        lines = [
+            f"{summarize_bisection(bisection)}.",
+            *lay_out_settings(bisection.settings),
+            *_end_sentences(bisection.notes),
+        ]
         print("\n".join([*lines, f"{bisection.trial_count} trials"]))
     return DONE if bisection.status == findings.NAMED else FAILED
 

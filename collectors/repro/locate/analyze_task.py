@@ -7,20 +7,24 @@ nodes of it that must stay hidden. An error or a crash comes from the last opera
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from compileboard.collectors.repro.failure import PASSED, Failure
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
 from compileboard.collectors.repro.locate import findings
 from compileboard.collectors.repro.locate.findings import Analysis, dump_analysis, load_analysis
 from compileboard.collectors.repro.locate.narrowing import GraphEdit, find_hidden, find_shortest_failing
-from compileboard.collectors.repro.locate.trial import RepeatedTry, list_levels, list_operations, make_judge, read_value
+from compileboard.collectors.repro.locate.trial import (
+    RepeatedTry,
+    list_levels,
+    list_operations,
+    make_judge,
+    read_value,
+    torch_version,
+)
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 
-PASSES = Failure(PASSED).describe()
 MOST_FUSED_NODES = 400  # of a graph whose hidden nodes are searched
 
 
@@ -43,7 +47,7 @@ def analyze(task: ReproTask) -> dict[str, Any]:
         raise NotRunnable(f"{task.repro.name} has no graph")
     if analysis.status == findings.UNEXPLAINED and analysis.cause is None:
         analysis = _find_fusion(task, make_judge(task.repro, levels[0]), analysis)
-    return dump_analysis(analysis)
+    return {**dump_analysis(analysis), "torch_version": torch_version()}
 
 
 def _choose(first: Analysis | None, second: Analysis) -> Analysis:
@@ -124,31 +128,3 @@ def _find_fusion(task: ReproTask, how: Judge, analysis: Analysis) -> Analysis:
         compile_count=analysis.compile_count + tries.count,
         notes=(*analysis.notes, *tries.describe_others()),
     )
-
-
-def summarize(analysis: Analysis) -> str:
-    """Return what an analysis answers, in a sentence."""
-    if analysis.status == findings.NOT_REPRODUCED:
-        if analysis.failure in (None, PASSES):
-            return "Not reproduced: the graph passes here, and every operation is right"
-        return f"Not reproduced: it fails here in another way: {analysis.failure}"
-    if analysis.status == findings.ONLY_FUSED:
-        return f"Wrong only when fused: {' → '.join(analysis.operations)}"
-    if analysis.status == findings.UNEXPLAINED:
-        return f"No operation is named: the graph {analysis.failure or 'fails'}, and none of its operations alone does"
-    row = next((row for row in analysis.rows if row.node == analysis.node), None)
-    if row is None:
-        return f"{analysis.operation} fails: {analysis.failure}"
-    repeated = Counter(entry.operation for entry in analysis.rows if entry.verdict in findings.WRONG_VERDICTS)
-    times = f" ({repeated[row.operation]} of them)" if repeated[row.operation] > 1 else ""
-    cause = "its decomposition is wrong" if analysis.cause == findings.DECOMPOSITION else _describe_row(row)
-    return f"{row.operation}{times}: {cause}"
-
-
-def _describe_row(row: findings.JudgedNode) -> str:
-    if row.verdict == findings.NOT_FINITE:
-        return f"NaN or infinity in {row.not_finite_count:,} of {row.element_count:,} elements where eager has none"
-    if row.error is None:
-        return row.reason or "wrong"
-    beside = f", eager {row.eager_error:.2g}" if row.eager_error is not None else ""
-    return f"error {row.error:.2g}{beside}"

@@ -25,6 +25,7 @@ from compileboard.collectors.repro.locate.trial import (
     load_edited,
     make_judge,
     read_value,
+    torch_version,
 )
 from compileboard.collectors.repro.repro import Repro
 
@@ -82,7 +83,8 @@ def bisect(task: ReproTask) -> dict[str, Any]:
         bisection = _bisect_level(tries, with_settings=bool(task.options.get("settings")))
         if bisection.status == findings.NAMED:
             break
-    return dump_bisection(bisection or Bisection(findings.NOT_REPRODUCED))
+    answer = dump_bisection(bisection or Bisection(findings.NOT_REPRODUCED))
+    return {**answer, "torch_version": torch_version()}
 
 
 def _bisect_level(tries: RepeatedTry, *, with_settings: bool) -> Bisection:
@@ -185,19 +187,6 @@ def _find_changes(settings: Mapping[str, Any]) -> dict[str, Any]:
         if current is not _find_changes and current != value:
             changed[name] = value
     return changed
-
-
-def summarize(bisection: Bisection) -> str:
-    """Return what a bisection answers, in a sentence."""
-    if bisection.status == findings.NOT_REPRODUCED:
-        return f"Not reproduced: the graph {bisection.failure or 'passes'} here"
-    if bisection.status == findings.UNEXPLAINED:
-        return f"No step is named: the graph {bisection.failure or 'fails'}"
-    if bisection.subsystem == "setting":
-        return f"It passes with {bisection.application}"
-    subject = bisection.operation or bisection.application
-    number = f", application {bisection.number}" if bisection.number is not None else ""
-    return f"{bisection.backend}, {bisection.subsystem}{number}{f': {subject}' if subject else ''}"
 
 
 # --- in a trial

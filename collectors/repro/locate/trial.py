@@ -5,6 +5,7 @@ What runs in the trial loads the graph itself: on a GPU the driver must not touc
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,6 +100,11 @@ def read_value(outcome: Outcome) -> dict[str, Any]:
     if outcome.error_type == "NotRunnable":
         raise NotRunnable(outcome.errors[0][1])
     raise NotRunnable(f"the graph could not be taken apart: {line[:300]}")
+
+
+def torch_version() -> str:
+    """Return the version of torch in this process."""
+    return str(importlib.import_module("torch").__version__)
 
 
 # --- in a trial

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from compileboard.collectors.cli.main import main
 from compileboard.collectors.repro.locate import findings
 from compileboard.collectors.repro.locate.findings import Analysis, Bisection, JudgedNode, TriedSetting
+from tests.tools.observed import ROOT
 
 RECORDED = Path(__file__).parents[2] / "data" / "repros" / "dynamic_pad.txt"
 WRONG = JudgedNode(
@@ -51,6 +54,12 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr("compileboard.collectors.cli.repro_locate.work", work)
     return asked
+
+
+def test_the_command_itself_loads_no_torch() -> None:
+    program = "import sys, compileboard.collectors.cli.repro_locate, compileboard.collectors.repro.locate.sentences; "
+    program += "sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0
 
 
 def test_the_wrong_operation_is_printed_with_its_error_beside_eagers(
