@@ -13,9 +13,9 @@ from typing import Any
 from compileboard.collectors.contract import record_names
 from compileboard.collectors.contract.repros import ReproManifest, load_manifest
 from compileboard.collectors.contract.run_config import RunConfig
-from tests.tools.observed import PROGRAMS, PYTHON, ROOT, Workplace
+from tests.tools.observed import PYTHON, ROOT, Workplace
 
-PLANTED = PROGRAMS / "run_planted.py"
+PLANTED = Path(__file__).with_name("run_planted.py")
 
 
 @dataclass
