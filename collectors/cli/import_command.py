@@ -25,6 +25,7 @@ from compileboard.collectors.pipeline.import_progress import Budget, ProgressLin
 from compileboard.collectors.pipeline.log_loader import APART_US, Imported, Loader, LoadOptions, Progress, await_log
 from compileboard.collectors.pipeline.log_loader import follow as go_on
 from compileboard.collectors.pipeline.result_import import load_results
+from compileboard.collectors.repro.left_scripts import import_scripts
 from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
 from compileboard.collectors.store.bundles import MergedRun, is_bundle, merge_bundle
@@ -123,6 +124,7 @@ def import_command(
 
     A log, a folder of logs (its ranks and processes become one run), a .gz, .zst, .xz, .tar.* or .zip of either, or -
     for standard input. Read what PyTorch's benchmark harness, CI and HUD write the same way: CSV, JSON and raw timings.
+    Of torch_compile_debug and minifier folders, the scripts become repros.
     Importing again adds only what is new.
     """
     lines = ProgressLines(sys.stdout) if progress_lines else None
@@ -205,6 +207,9 @@ def import_paths(
         for group in groups:
             if group.results and not latest:
                 importing.read_results(group)
+        for group in groups:
+            if group.repros and not latest:
+                importing.read_repros(group)
     return FAILED if strict and importing.rejected else DONE
 
 
@@ -249,6 +254,21 @@ class _Importing:
             # What was passed over is said once, of the group.
             self._report(done, replace(group, ignored=[]) if number or group.sources else group, began_s)
             began_s = time.monotonic()
+
+    def read_repros(self, group: SourceGroup) -> None:
+        began_s = time.monotonic()
+        done = import_scripts(self.connection, self.database, group, self.options)
+        if done.run_id:
+            self.budget.check(group.label, done.record_count)
+            has_others = bool(group.sources or group.results)  # which said already what was passed over
+            ignored = [] if has_others else [name for name in group.ignored if "storages" not in name]
+            self._report(done, replace(group, ignored=ignored), began_s)
+            return
+        examples = "; ".join(str(reject.example) for reject in done.rejects.by_kind.values())
+        if group.sources or group.results:
+            self.print_line(examples)
+            return
+        raise NoSuchLog(f"{group.label}: no script of torch's in it is a repro: {examples}")
 
     def read_bundle(self, path: str, label: str) -> None:
         began_s = time.monotonic()
@@ -321,7 +341,7 @@ def join_folders(groups: list[SourceGroup]) -> list[SourceGroup]:
     """Make one group of the logs that were given one by one and lie in one folder: `import /tmp/trace/*.log`."""
     joined: dict[object, SourceGroup] = {}
     for number, group in enumerate(groups):
-        files = [*group.sources, *group.results]
+        files = [*group.sources, *group.results, *group.repros]
         path = files[0].path if len(files) == 1 else None
         folder = path.resolve().parent if path is not None else None
         first = joined.get(folder) if folder is not None else None
@@ -332,6 +352,7 @@ def join_folders(groups: list[SourceGroup]) -> list[SourceGroup]:
                 str(folder.name if folder else ""),
                 [*first.sources, *group.sources],
                 results=[*first.results, *group.results],
+                repros=[*first.repros, *group.repros],
             )
     return list(joined.values())
 
@@ -374,6 +395,8 @@ def _outcome(done: Imported, took_s: float, database: str) -> str:
         )
     if done.known_run and not done.record_count:
         return f"{done.name}: nothing new; {_logs(done)} of run {done.run_id} had been imported; {show}"
+    if done.repro_count is not None:
+        return f"{done.name}: {_count(done.repro_count, 'repro')} of torch's scripts in run {done.run_id}; {show}"
     rate = f", {done.read_bytes / 1e6 / took_s:.0f} MB/s" if took_s > 0.05 else ""
     new = "new records" if done.known_run else "records"
     return (
@@ -427,6 +450,8 @@ def _format_location(reject: Reject) -> str:
 
 
 def _logs(done: Imported) -> str:
+    if done.repro_count is not None:
+        return _count(done.log_count, "script")
     return _count(done.log_count, "log" if done.result_count is None else "file")
 
 

@@ -71,6 +71,7 @@ class Imported:
     rejects: Rejects = field(default_factory=Rejects)
     result_count: int | None = None  # of files of results: what is new
     break_count: int = 0
+    repro_count: int | None = None  # of scripts that torch left: how many graphs
 
 
 Progress = Callable[[int], None]  # bytes read so far

@@ -35,8 +35,11 @@ STANDARD_INPUT = "standard input"
 SAME_JOB_US = 10 * 60 * 1_000_000  # ranks of one job end within this; an older log of a rank is an older job's
 _LOOKS_LIKE_LOG = re.compile(rb"(?:\[rank\d+\]:)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]\n]*\][^{\n]*\{")
 _NAMED_LIKE_LOG = re.compile(r"^dedicated_log_torch_trace_|\.log$")
+_NAMED_LIKE_REPRO = re.compile(
+    r"(?:^|[/\\ ])(?:minifier_launcher\.py|repro\.py|fx_graph_runnable\w*\.(?:py|txt)|checkpoints[/\\]\d+\w*\.py)$"
+)
 _PACKED_NAME = re.compile(r"\.(?:gz|zst|xz|bz2)$")
-_IS_NEITHER = "is a torch trace log or a file of benchmark results"
+_IS_NEITHER = "is a torch trace log, a file of benchmark results or a repro of torch's"
 _RANK = re.compile(r"rank_(\d+)_")
 
 
@@ -70,6 +73,12 @@ class SourceGroup:
     sources: list[LogSource]
     ignored: list[str] = field(default_factory=list)  # names of what is neither
     results: list[LogSource] = field(default_factory=list)
+    repros: list[LogSource] = field(default_factory=list)  # scripts that torch left of graphs that failed
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if there is nothing to import."""
+        return not (self.sources or self.results or self.repros)
 
 
 def find_sources(
@@ -105,7 +114,7 @@ def find_sources(
     if not stat.S_ISREG(mode):
         raise NoSuchLog(f"{clean_name(path)}: it is neither a file nor a folder; give a log, or pipe it into `-`.")
     contents = _find_in_file(given_path, name, gauge)
-    if not contents.sources and not contents.results:
+    if contents.is_empty:
         raise NoSuchLog(f"{name}: none of the {len(contents.ignored)} files in this archive {_IS_NEITHER}.")
     return contents
 
@@ -113,6 +122,11 @@ def find_sources(
 def is_log(head: bytes, name: str) -> bool:
     """Return whether a file of this name and beginning is a trace log."""
     return bool(_LOOKS_LIKE_LOG.match(head) or _NAMED_LIKE_LOG.search(_PACKED_NAME.sub("", _base_name(name))))
+
+
+def is_repro(name: str) -> bool:
+    """Return whether a file is named like a script that torch leaves of a graph."""
+    return bool(_NAMED_LIKE_REPRO.search(name))
 
 
 def _holds_results(head: bytes, name: str, is_given: bool) -> bool:
@@ -153,6 +167,7 @@ def _find_in_folder(folder: Path, label: str, gauge: Gauge, names: Mapping[str, 
     sources: list[LogSource] = []
     ignored: list[str] = []
     results: list[LogSource] = []
+    repros: list[LogSource] = []
     count = 0
     for path in _walk(folder, ignored):
         count += 1
@@ -167,12 +182,13 @@ def _find_in_folder(folder: Path, label: str, gauge: Gauge, names: Mapping[str, 
         sources += group.sources
         ignored += group.ignored
         results += group.results
-    if not sources and not results:
+        repros += group.repros
+    if not sources and not results and not repros:
         raise NoSuchLog(
             f"{clean_name(str(folder))}: none of the {count} files in this folder {_IS_NEITHER}; "
             "give the folder that TORCH_TRACE or --output-directory named."
         )
-    return SourceGroup(label, sources, ignored, results)
+    return SourceGroup(label, sources, ignored, results, repros)
 
 
 def _walk(folder: Path, ignored: list[str]) -> Iterator[Path]:
@@ -225,7 +241,9 @@ def _find_in_file(path: Path, name: str, gauge: Gauge, is_given: bool = True) ->
 
 
 def _sort(source: LogSource, head: bytes, is_given: bool) -> SourceGroup:
-    """Return a file as results, as a log, or as neither."""
+    """Return a file as a repro, as results, as a log, or as neither."""
+    if is_repro(source.label):
+        return SourceGroup(source.label, [], repros=[source])
     if _holds_results(head, source.label, is_given):
         return SourceGroup(source.label, [], [], [source])
     if is_given or is_log(head, source.label):
@@ -276,20 +294,22 @@ def _find_in_container(
 def _group(container: Container, listing: Listing, is_given: bool) -> SourceGroup:
     sources: list[LogSource] = []
     results: list[LogSource] = []
+    repros: list[LogSource] = []
     ignored = [f"{container.name}: {clean_name(name)}" for name in listing.passed_over]
     for number, member in enumerate(listing.members):
         label = f"{container.name}: {clean_name(member.name)}"
         holds_results = _holds_results(member.head, member.name, is_given=False)
-        if _is_hidden(member.name) or not (holds_results or is_log(member.head, member.name)):
+        is_script = is_repro(member.name)
+        if _is_hidden(member.name) or not (is_script or holds_results or is_log(member.head, member.name)):
             ignored.append(label)
             continue
         opening = partial(_open_stream, member.open, container, number)
         file_name = clean_name(_base_name(member.name))
         log_source = LogSource(label, file_name, member.modified_us, member.size_bytes, None, opening)
-        (results if holds_results else sources).append(log_source)
+        (repros if is_script else results if holds_results else sources).append(log_source)
     if listing.damage is not None and (sources or results or is_given):
         (sources or results or sources).append(_broken(container.name, listing.damage))
-    return SourceGroup(container.name, sources, ignored, results)
+    return SourceGroup(container.name, sources, ignored, results, repros)
 
 
 def _broken(name: str, error: ValueError) -> LogSource:
@@ -317,7 +337,7 @@ def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
     chunks.check()
     container = Container(STANDARD_INPUT, spooled.size_bytes, spooled.open, gauge)
     group = _find_in_container(container, packed, "-", None, is_given=True)
-    if not group.sources and not group.results:
+    if group.is_empty:
         raise NoSuchLog(f"Standard input: none of the {len(group.ignored)} files in this archive {_IS_NEITHER}.")
     return group
 

@@ -198,7 +198,7 @@ def test_what_is_missing_is_said_in_one_sentence(tmp_path: Path) -> None:
         find_sources(str(tmp_path / "absent"))
     write(tmp_path, "a.txt", b"x")
     with pytest.raises(
-        NoSuchLog, match="none of the 1 files in this folder is a torch trace log or a file of benchmark results"
+        NoSuchLog, match="none of the 1 files in this folder is a torch trace log, a file of benchmark results or"
     ):
         find_sources(str(tmp_path))
     with pytest.raises(NoSuchLog, match="only a folder has a newest log"):
