@@ -1,4 +1,4 @@
-"""Repros across runs: failures by fingerprint, and the repros of a run, of a failure or of a compile."""
+"""Repros across runs: failures by fingerprint, and the repros of a run or of a failure."""
 
 from __future__ import annotations
 
@@ -270,27 +270,24 @@ def list_repros(
     *,
     run_id: str | None = None,
     fingerprint: str | None = None,
-    process_ids: Sequence[str] | None = None,
-    compile_key: int | None = None,
+    tasks: Sequence[str] | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ReproRow]:
-    """List the repros of a run, of a failure, of processes or of a compile, the newest first.
+    """List the repros of a run, of some of its benchmark's tasks or of a failure, the newest first.
 
     Raises: FilterError if the cursor cannot be used.
     """
     conditions = {
         "r.run_id = :run_id": run_id,
         "r.fingerprint = :fingerprint": fingerprint,
-        "r.process_id $in(:process_ids)": process_ids,
-        "r.compile_key = :compile_key": compile_key,
+        "r.process_id in (select p.id from processes as p where p.run_id = :run_id and p.task $in(:tasks))": tasks,
     }
     after_us, after_id = decode_cursor(cursor, int, int) or (None, None)
     values = {
         "run_id": run_id,
         "fingerprint": fingerprint,
-        "process_ids": process_ids,
-        "compile_key": compile_key,
+        "tasks": tasks,
         "after_us": after_us,
         "after_id": after_id,
         "limit": limit + 1,

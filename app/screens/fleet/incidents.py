@@ -35,6 +35,7 @@ from compileboard.app.queries.dashboard.incidents import (
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, get_change, list_changes_of
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.models import list_bench_runs
+from compileboard.app.queries.fleet.repros import ReproRow, list_repros
 from compileboard.app.queries.fleet.series import list_run_points
 from compileboard.app.queries.fleet.trends import (
     TrendFilter,
@@ -53,6 +54,7 @@ from compileboard.collectors.store.rollups.summaries import HUD, SUMMARIZE_PERF
 SERIES_FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend")
 SPARKLINE_COUNT = 30
 SPARKLINE_US = 20 * 86_400_000_000  # before and after: reading two years takes ten times as long
+MOST_REPROS = 5
 ABSENT = "There is no incident {}; unconfirmed ones disappear when later runs do not show them."
 _DIRECTIONS = ("worse", "better", "changed")
 
@@ -110,6 +112,7 @@ class IncidentScreen:
     record: IncidentRecord
     series: IncidentSeries | None
     fixable: CauseRow | None
+    repros: Sequence[ReproRow]  # of its first bad run
 
 
 def list_incidents(
@@ -191,7 +194,8 @@ def build_incident(
     wanted_id = change_id or record.incident.lead_change_id
     change = next((change for change in record.changes if change.id == wanted_id), None)
     series = build_series(engine, change, clock) if change else None
-    return IncidentScreen(record, series, _find_fixable(reader, record.incident, series))
+    repros = list_repros(engine, run_id=record.incident.first_bad.run_id, limit=MOST_REPROS).rows
+    return IncidentScreen(record, series, _find_fixable(reader, record.incident, series), repros)
 
 
 def _find_fixable(reader: sqlite3.Connection, incident: Incident, series: IncidentSeries | None) -> CauseRow | None:

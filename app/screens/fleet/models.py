@@ -24,6 +24,7 @@ from compileboard.app.queries.fleet.models import (
     list_history,
     list_models,
 )
+from compileboard.app.queries.fleet.repros import ReproRow, list_repros
 from compileboard.app.queries.fleet.trends import TrendRun, list_trend_runs
 from compileboard.app.queries.run.models import (
     ResultParts,
@@ -36,6 +37,8 @@ from compileboard.app.queries.run.models import (
 from compileboard.app.schema import one_of
 from compileboard.app.screens.fleet.incidents import rank_change
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, fill
+
+MOST_REPROS = 10
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ class ModelScreen:
     parts: Sequence[tuple[ExperimentResult, ResultParts]]
     graph_breaks: Sequence[TaskBreak]
     causes: Sequence[TaskCause]
+    repros: Sequence[ReproRow]
 
     @property
     def repeats(self) -> Mapping[str, Sequence[float]]:
@@ -230,6 +234,7 @@ def build_model(
         parts=[(result, part) for result, part in parts if part],
         graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),
         causes=list_task_causes(reader, row.run_id, row.tasks),
+        repros=list_repros(engine, run_id=row.run_id, tasks=row.tasks, limit=MOST_REPROS).rows,
     )
 
 

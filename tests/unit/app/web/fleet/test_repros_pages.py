@@ -18,6 +18,7 @@ from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.repros import repro_id
 from compileboard.collectors.store.repros import ReproResult, save_result
+from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.repros import (
     ACCURACY_REPRO,
     COMPILE_REPRO,
@@ -30,6 +31,7 @@ from tests.unit.app.repros import (
     WRONG,
     capture_repros,
 )
+from tests.unit.app.series_changes import keep_one_of_each
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +134,21 @@ def test_failures_and_compiles_lead_to_their_repros(client: FlaskClient, store: 
         "CppCompileError": COMPILE_REPRO,
         "AccuracyError": ACCURACY_REPRO,
     }
+
+
+def test_a_model_and_an_incident_lead_to_their_runs_repros(client: FlaskClient, store: sqlite3.Connection) -> None:
+    bench_suite(store)
+    keep_one_of_each(store)
+    incident, run_id = store.execute("select id, first_bad_run_id from incidents order by id").fetchone()
+    pages = ("/models/Breaky", f"/incidents/{incident}")
+    assert not any('id="repros"' in client.get(page).text for page in pages)
+    for bad_run in {run_id, RUNS[-1]}:
+        event = ReproCaptured(f"{bad_run}/Breaky-performance", 90, 2, manifest=WRONG, program="graph")
+        Ingestor(store).ingest(bad_run, [event])
+    for page, of_run in zip(pages, (RUNS[-1], run_id)):
+        text = client.get(page).text
+        assert f"/repros/{format_id(repro_id(f'{of_run}/Breaky-performance', 0))}" in text, page
+    assert 'id="repros"' not in client.get("/models/Mlp").text
 
 
 def test_programs_are_downloaded_as_text(client: FlaskClient) -> None:
