@@ -24,6 +24,7 @@ _SERVER_PAGES = frozenset(
     (
         "runs.confirm_delete",
         "artifacts.raw",
+        "artifacts.program",
         "artifacts.diff",
         "compare.download",
         "guards.show_diff",

@@ -80,6 +80,17 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, Any]) -> Any:
             return left**right
         if type(node.op) in _BINARY:
             return _BINARY[type(node.op)](left, right)
+    node = _join_ceiling(node)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS and not node.keywords:
         return _CALLS[node.func.id](*(_evaluate(part, symbols) for part in node.args))
     raise ValueError(f"{ast.unparse(node)[:80]!r} is no size: expected arithmetic of symbols")
+
+
+def _join_ceiling(node: ast.expr) -> ast.expr:
+    """Return CeilDiv(a, b) for CeilToInt(IntTrueDiv(a, b)): a division on its own is exact or rounded down."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="CeilToInt"), args=[ast.Call(func=ast.Name(id="IntTrueDiv"), args=[_, _] as parts)]
+        ):
+            return ast.Call(func=ast.Name(id="CeilDiv"), args=parts, keywords=[])
+    return node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from compileboard.collectors.store.codec import unpack
 
 MOST_RECORDS = 400  # of one compile
 MOST_LINES = 25
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,16 @@ RECORDS_SQL = """
 select id, kind, symbol, expression, value, value_range, source, file, line, source_line, detail
 from symbols
 where compile_key = :key
+order by id
+limit :limit
+"""
+VALUES_SQL = """
+select symbol, value
+from symbols
+where compile_key = :key
+  and kind = 'created'
+  and symbol is not null
+  and value is not null
 order by id
 limit :limit
 """
@@ -169,3 +181,9 @@ def _read_sizes(metadata: str | None) -> dict[str, list[Any]]:
     except (ValueError, AttributeError):
         return {}
     return {name: siz for name, siz in sizes.items() if isinstance(siz, list)} if isinstance(sizes, dict) else {}
+
+
+def list_values(connection: sqlite3.Connection, compile_key: int) -> dict[str, int]:
+    """List the sizes that a compile's symbols had when torch made them."""
+    rows = connection.execute(VALUES_SQL, {"key": compile_key, "limit": 10 * MOST_RECORDS})
+    return {symbol: int(value) for symbol, value in rows if _NUMBER.fullmatch(value)}

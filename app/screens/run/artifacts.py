@@ -17,10 +17,11 @@ from compileboard.app.analysis.artifacts.changes import (
     list_missing,
 )
 from compileboard.app.analysis.artifacts.labels import TextView, describe_name, describe_state, list_metadata, view_text
+from compileboard.app.analysis.artifacts.program import RUNNABLE, build_graph_program
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
 from compileboard.app.analysis.labels import Word
 from compileboard.app.queries.page import Page
-from compileboard.app.queries.run import artifacts, compiles, recompiles, trace_files
+from compileboard.app.queries.run import artifacts, compiles, recompiles, shapes, trace_files
 from compileboard.app.queries.run.artifacts import Artifact, ArtifactRow, Neighbours
 from compileboard.app.queries.run.compiles import CompileFilter, CompileRow
 from compileboard.app.queries.run_rows import RunRow
@@ -89,6 +90,11 @@ class ArtifactScreen:
         """Return whether its text is there."""
         return describe_state(self.artifact.state, self.artifact.unreadable)
 
+    @property
+    def is_runnable(self) -> bool:
+        """Return True for a graph that can be saved as a program."""
+        return self.artifact.text is not None and self.artifact.name in RUNNABLE
+
     @cached_property
     def view(self) -> TextView | None:
         """Return its text laid out for reading."""
@@ -110,6 +116,26 @@ def build_artifact(reader: sqlite3.Connection, run_id: str, artifact_id: int) ->
     compile = None if key is None else compiles.get_compile(reader, run_id, key)
     neighbours = artifacts.get_neighbours(reader, artifact)
     return ArtifactScreen(artifact, compile, neighbours, _list_counterparts(reader, artifact, compile))
+
+
+def build_program(reader: sqlite3.Connection, artifact: Artifact) -> str:
+    """Return a program that runs an AOT graph on inputs of the recorded types.
+
+    Raises: ValueError if its text is no graph that can be run, or is not stored.
+    """
+    if artifact.name not in RUNNABLE:
+        raise ValueError(f"artifact {artifact.id} is {artifact.name[:80]}; expected one of {', '.join(RUNNABLE)}")
+    if artifact.text is None:
+        raise ValueError(f"artifact {artifact.id} has no text")
+    key = artifact.compile_key
+    title = f"{artifact.name} of compile {artifact.compile_id or 'unknown'}, as torch printed it."
+    symbols = {} if key is None else shapes.list_values(reader, key)
+    return build_graph_program(artifact.text, symbols, title, name_program(artifact))
+
+
+def name_program(artifact: ArtifactRow) -> str:
+    """Return the file name of an artifact's program."""
+    return f"{artifact.name}_{artifact.id}.py"
 
 
 def _list_counterparts(

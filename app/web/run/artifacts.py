@@ -15,6 +15,8 @@ from compileboard.app.screens.run.artifacts import (
     build_artifact,
     build_artifact_diff,
     build_changes,
+    build_program,
+    name_program,
     read_artifact,
 )
 from compileboard.app.web.run.shell import find_run, render_run
@@ -58,6 +60,21 @@ def raw(run_id: str, artifact_id: str) -> Response:
     response.headers["X-Content-Type-Options"] = "nosniff"
     way = "attachment" if request.args.get("download") else "inline"
     response.headers["Content-Disposition"] = f'{way}; filename="artifact-{artifact.id}.txt"'
+    return response
+
+
+@blueprint.get("/runs/<run_id>/artifacts/<artifact_id>/program")
+def program(run_id: str, artifact_id: str) -> Response:
+    """Send an AOT graph as a program that runs it."""
+    detail = find_run(run_id)
+    artifact = find_one(run_id, artifact_id, detail.run.shown_name).artifact
+    try:
+        text = build_program(get_reader(), artifact)
+    except ValueError as error:
+        abort(404, f"No program: {error}.")
+    response = Response(text.encode("utf-8", "replace"), content_type="text/x-python; charset=utf-8")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name_program(artifact)}"'
     return response
 
 

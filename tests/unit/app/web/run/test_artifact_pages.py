@@ -61,6 +61,19 @@ def test_raw_text_is_plain_and_may_be_saved(explored_client: FlaskClient, explor
     assert saved.headers["Content-Disposition"].startswith("attachment")
 
 
+def test_an_aot_graph_is_saved_as_a_program(explored_client: FlaskClient, explored_reader) -> None:
+    run_id, number = _run(explored_reader), _find_id(explored_reader, "0/0", "aot_forward_graph")
+    address = f"/runs/{run_id}/artifacts/{number}"
+    assert f'href="{address}/program"' in explored_client.get(address).text
+    saved = explored_client.get(f"{address}/program")
+    assert saved.headers["Content-Disposition"] == f'attachment; filename="aot_forward_graph_{number}.py"'
+    compile(saved.text, "program", "exec")
+    assert "aot_graph_input_parser" in saved.text
+    other = f"/runs/{run_id}/artifacts/{_find_id(explored_reader, '0/0')}"
+    assert "/program" not in explored_client.get(other).text
+    assert explored_client.get(f"{other}/program").status_code == 404
+
+
 @pytest.mark.parametrize("state", sorted(set(STATES) - {"kept"}))
 def test_a_text_that_is_not_there_is_explained(client: FlaskClient, store: sqlite3.Connection, state: str) -> None:
     address = _add(store, state=state)

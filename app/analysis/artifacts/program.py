@@ -1,0 +1,198 @@
+"""A graph that torch printed as a Python program which runs it: torch makes the inputs from the text's own types.
+
+The text names each input's type, sizes, strides and device, so no value is needed. torch's parser of such texts reads
+fixed sizes and single symbols and makes contiguous tensors: sizes of symbols are put in as numbers, and what it does
+not make (strides, constants, expressions, nested graphs) the program makes itself.
+
+Source: torch/_dynamo/debug_utils.py aot_graph_input_parser (2.4 to 2.13)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compileboard.app.analysis.artifacts.graph_text import (
+    DTYPES,
+    list_contiguous_strides,
+    list_types,
+    parse_graph,
+    parse_tensor_type,
+)
+from compileboard.collectors.formats.size_expressions import evaluate_size, list_symbols
+
+RUNNABLE = ("aot_forward_graph", "aot_backward_graph", "aot_inference_graph")
+UNRECORDED_SIZE = 8  # of a symbol whose value no record says
+_SYMBOL = re.compile(r"Sym\((?P<size>.+)\)")
+_PARSED_SYMBOL = re.compile(r"Sym\(s\d+\)")
+_CONSTANT = re.compile(r'(?m)^\s+\w+(?:: "(?P<type>[^"\n]*)")? = self\.(?P<name>\w+)')
+_GENERATOR = re.compile(r"(?:fwd|bwd)_rng_state_\d+")
+
+_TEMPLATE = '''"""{title}
+
+    python {file_name} [DEVICE]
+
+Inputs are random, of the recorded types, sizes and strides. Without a DEVICE it runs where it was recorded, if it can.
+"""
+
+import sys
+
+import torch
+from torch import fx, inf, nan  # names that a printed graph may use
+from torch._dynamo.debug_utils import aot_graph_input_parser
+from torch.utils._pytree import tree_leaves
+
+RECORDED_ON = {device!r}
+SYMBOLS = {symbols!r}{unrecorded}
+STRIDED = {strided!r}  # size and stride of what is not contiguous
+TENSORS = {tensors!r}  # dtype, size and stride of inputs that the parser does not make
+NUMBERS = {numbers!r}
+GENERATORS = {generators!r}
+CONSTANTS = {constants!r}  # attributes of the module, their values are not in the text
+
+if len(sys.argv) > 1:
+    DEVICE = sys.argv[1]
+else:
+    DEVICE = RECORDED_ON if RECORDED_ON != "cuda" or torch.cuda.is_available() else "cpu"
+
+
+def device(type, index=None):
+    """Stand in for torch.device: a graph recorded elsewhere runs on DEVICE."""
+    return torch.device(DEVICE if type == RECORDED_ON else type)
+
+
+{graph}
+
+
+def make_tensor(dtype, size, stride):
+    length = 1 + sum((n - 1) * step for n, step in zip(size, stride)) if all(size) else 0
+    flat = torch.randn(length, device=DEVICE) if dtype.is_floating_point else torch.zeros(length, device=DEVICE)
+    return flat.to(dtype).as_strided(size, stride)
+
+
+def make_inputs():
+    inputs = aot_graph_input_parser(GraphModule.forward, device=DEVICE, sym_shapes=SYMBOLS)
+    for name, (size, stride) in STRIDED.items():
+        inputs[name] = make_tensor(inputs[name].dtype, size, stride)
+    for name, (dtype, size, stride) in TENSORS.items():
+        inputs[name] = make_tensor(getattr(torch, dtype), size, stride)
+    inputs.update(NUMBERS)
+    inputs.update((name, torch.Generator(DEVICE)) for name in GENERATORS)
+    add_attributes(inputs["self"], GraphModule)
+    for name, (dtype, size, stride) in CONSTANTS.items():
+        setattr(inputs["self"], name, make_tensor(getattr(torch, dtype), size, stride))
+    return inputs
+
+
+def add_attributes(module, graph_class):
+    """Make the graphs inside a graph attributes of it, as they are in the module."""
+    for name, inner in vars(graph_class).items():
+        if isinstance(inner, type):
+            setattr(module, name, inner())
+            add_attributes(getattr(module, name), inner)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    with torch.no_grad():
+        inputs = make_inputs()
+        outputs = GraphModule.forward(**inputs)
+    print(len(inputs) - 1, "inputs on", DEVICE)
+    for number, value in enumerate(tree_leaves(outputs)):
+        if isinstance(value, torch.Tensor):
+            print("output", number, str(value.dtype).removeprefix("torch."), list(value.shape))
+        else:
+            print("output", number, value)
+'''
+
+
+@dataclass
+class _Inputs:
+    """What the program makes of a graph's parameters."""
+
+    types: dict[str, str] = field(default_factory=dict)  # what the parser is to read
+    strided: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    tensors: dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    generators: list[str] = field(default_factory=list)
+
+
+def build_graph_program(text: str, symbols: Mapping[str, int], title: str, file_name: str) -> str:
+    """Return a program that runs a graph's text; `symbols` are the recorded values.
+
+    Raises: ValueError for a text that is no graph, or has an input of which it says nothing.
+    """
+    graph, function = parse_graph(text)
+    types = list_types(function)
+    device, unrecorded, known = "cpu", dict[str, int](), dict(symbols)
+    for written in [*types.values(), *(match["type"] or "" for match in _CONSTANT.finditer(graph))]:
+        for size in _list_sizes(written):
+            unrecorded |= {symbol: UNRECORDED_SIZE for symbol in list_symbols(size) if symbol not in symbols}
+        tensor = parse_tensor_type(written)
+        if tensor is not None and tensor.device not in ("", "cpu"):
+            device = tensor.device
+    known |= unrecorded
+    inputs = _read_inputs(types, known)
+    lines = graph.split("\n")
+    end = function.body[0].lineno - 1
+    head = "\n".join(lines[:end])
+    for name, written in types.items():
+        put = f'{name}: "{inputs.types[name]}"' if name in inputs.types else name
+        head = head.replace(f'{name}: "{written}"', put, 1)
+    used = {symbol for written in types.values() for size in _list_sizes(written) for symbol in list_symbols(size)}
+    names = ", ".join(sorted(unrecorded))
+    return _TEMPLATE.format(
+        title=title.replace("\\", "").replace('"', "'"),
+        file_name=file_name,
+        device=device,
+        symbols={symbol: known[symbol] for symbol in sorted(used)},
+        unrecorded=f"  # not recorded, so {UNRECORDED_SIZE}: {names}" if unrecorded else "",
+        strided=inputs.strided,
+        tensors=inputs.tensors,
+        numbers=inputs.numbers,
+        generators=inputs.generators,
+        constants=_read_constants(graph, known),
+        graph="\n".join([head, *lines[end:]]),
+    )
+
+
+def _list_sizes(written: str) -> tuple[str, ...]:
+    tensor = parse_tensor_type(written)
+    if tensor is not None:
+        return (*tensor.size, *(tensor.stride or ()))
+    symbol = _SYMBOL.fullmatch(written)
+    return () if symbol is None else (symbol["size"],)
+
+
+def _read_inputs(types: Mapping[str, str], symbols: Mapping[str, int]) -> _Inputs:
+    inputs = _Inputs()
+    for name, written in types.items():
+        tensor, symbol = parse_tensor_type(written), _SYMBOL.fullmatch(written)
+        if tensor is not None:
+            size, stride = tensor.sizes(symbols), tensor.strides(symbols)
+            if tensor.dtype.startswith("f8"):  # torch draws no random numbers of these
+                inputs.tensors[name] = (DTYPES[tensor.dtype][0], size, stride)
+                continue
+            inputs.types[name] = f"{tensor.dtype}{list(size)}"
+            if stride != list_contiguous_strides(size):
+                inputs.strided[name] = (size, stride)
+        elif symbol is not None:
+            if _PARSED_SYMBOL.fullmatch(written):
+                inputs.types[name] = written
+            else:
+                inputs.numbers[name] = evaluate_size(symbol["size"], symbols)
+        elif _GENERATOR.fullmatch(name):
+            inputs.generators.append(name)
+        else:
+            raise ValueError(f"input {name}: the text does not say what it is ({written or 'no type'})")
+    return inputs
+
+
+def _read_constants(graph: str, symbols: Mapping[str, int]) -> dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    constants = {}
+    for match in _CONSTANT.finditer(graph):
+        tensor = parse_tensor_type(match["type"] or "")
+        if tensor is not None:
+            constants[match["name"]] = (DTYPES[tensor.dtype][0], tensor.sizes(symbols), tensor.strides(symbols))
+    return constants
