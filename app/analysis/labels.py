@@ -71,6 +71,11 @@ CAPABILITIES = {
     "metrics": "compilation records: times, counts, configuration",
     "graph_calls": "exceptions that compiled code raises and the program catches",
     "backward_calls": "exceptions that compiled backwards raise and the program catches",
+    "repro_backend_calls": "repros of compiles that fail",
+    "repro_script": "repros of graphs that fail",
+    "repro_graph_script": "repros of inductor's code that fails",
+    "repro_graph_calls": "graphs that --repro=crash and --repro=accuracy watch",
+    "repro_compiles": "graphs of AOTAutograd that --repro=accuracy checks",
     "skip_code": "dynamo kept out of the collector's own code around compiled code",
     "events": "graph breaks, recompiles, caches and failures as torch reports them",
     "graph_breaks": "graph breaks",
@@ -97,16 +102,14 @@ def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, 
     return Word("dropped records unknown", "quiet", "The process has not reported its totals.")
 
 
-def is_capable(capability: str) -> bool:
-    """Return whether a capability was there; "ok (…)" is, with a remark."""
-    return capability == "ok" or capability.startswith("ok ")
-
-
 def split_capabilities(capabilities: Mapping[str, str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the capabilities that were missing, with the reason, and the remarks on those that were there."""
-    pairs = sorted(capabilities.items())
-    missing = [(name, text) for name, text in pairs if not is_capable(text)]
-    return missing, [(name, text) for name, text in pairs if is_capable(text) and text != "ok"]
+    """Return the capabilities that were missing, with the reason, and the remarks on those that were there.
+
+    "later" lacks a module that was not loaded yet, which says nothing of this torch.
+    """
+    pairs = [(name, text) for name, text in sorted(capabilities.items()) if text not in ("ok", "later")]
+    missing = [(name, text) for name, text in pairs if not text.startswith("ok ")]
+    return missing, [(name, text) for name, text in pairs if text.startswith("ok ")]
 
 
 def describe_outcome(outcome: str, running: bool = True) -> Word:

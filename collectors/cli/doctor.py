@@ -62,6 +62,11 @@ RECORDED = {
     "cudagraph_skips": "CUDA graph skips",
     "graph_calls": "exceptions of compiled code",
     "backward_calls": "exceptions of compiled backwards",
+    "repro_backend_calls": "repros of compiles that fail",
+    "repro_script": "repros of graphs that fail",
+    "repro_graph_script": "repros of inductor's code that fails",
+    "repro_graph_calls": "--repro=crash and --repro=accuracy",
+    "repro_compiles": "--repro=accuracy of AOTAutograd's graphs",
     "skip_code": "dynamo kept out of the collector's own code",
     "config_defaults": "changed settings",
 }

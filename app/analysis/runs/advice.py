@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from compileboard.app.analysis.runs.problems import Problem
+from compileboard.app.analysis.runs.states import describe_end
+from compileboard.app.analysis.runs.states import list_problems as list_failures
 from compileboard.app.format import format_count, format_duration, format_plural
 from compileboard.app.queries.fields import ContentId, PageUrl, gb_url
 from compileboard.app.queries.run_rows import RunRow
@@ -170,14 +172,16 @@ def judge_run(run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem])
         if run.has_only_results:
             words = "Compiles not recorded"
         return RunVerdict("bad" if grave else "quiet", words, ". ".join(notes), None)
+    failed = [describe_end(run)] if run.state in ("failed", "killed") else []
+    failed += list_failures(run)
+    notes = notes or [*(failed or ["No failures"]), "Nothing runs eagerly."]
     if not causes:
         sentence = "Nothing to fix: 1 graph per function, no recompiles"
         if grave:
             sentence = f"{format_plural(len(grave), 'problem')}; no graph breaks, no recompiles"
-        notes = notes or ["No failures. Nothing runs eagerly."]
-        return RunVerdict("bad" if grave else "good", sentence, ". ".join(notes), None)
-    notes = notes or ["No failures. Nothing runs eagerly."]
-    tone = "bad" if grave or eager else "good" if all(cause.is_expected for cause in causes) else "warn"
+        return RunVerdict("bad" if grave else "warn" if failed else "good", sentence, ". ".join(notes), None)
+    is_expected = all(cause.is_expected for cause in causes) and not failed
+    tone = "bad" if grave or eager else "good" if is_expected else "warn"
     sentence = describe_savings(causes, run.compile_us, format_duration)
     return RunVerdict(tone, sentence, ". ".join(notes), fix_count or None)
 

@@ -66,16 +66,18 @@ def _describe_program(run: HasRunState, now_us: int, stale_after_s: int) -> RunS
             )
             return RunState("interrupted?", "warn", explanation)
         return RunState("running", "busy", "Recording. This page refreshes itself.")
-    code = "" if run.exit_code is None else f" with exit code {run.exit_code}"
-    if run.state == "finished":
-        return RunState("finished", "good", f"The program ended{code}.")
-    if run.state == "failed":
-        return RunState("failed", "bad", f"The program ended{code}.")
-    if run.state == "killed":
-        return RunState("killed", "bad", f"The program was ended by {run.signal or 'a signal'}.")
+    if run.state in ("finished", "failed", "killed"):
+        return RunState(run.state, "good" if run.state == "finished" else "bad", f"{describe_end(run)}.")
     if run.state == "imported":
         return RunState("imported", "quiet", "Imported from a trace log, which has no exit code.")
     return RunState("interrupted", "warn", "The recorder ended before the program.")
+
+
+def describe_end(run: HasRunState) -> str:
+    """Describe how the program of a run that is over ended."""
+    if run.state == "killed":
+        return f"The program was ended by {run.signal or 'a signal'}"
+    return "The program ended" + ("" if run.exit_code is None else f" with exit code {run.exit_code}")
 
 
 def describe_raised(run: HasRunState, raised_count: int) -> str:

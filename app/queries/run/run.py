@@ -59,7 +59,7 @@ class ProcessRow:
     cuda_version: Annotated[str | None, "Version of CUDA."]
     cudnn_version: Annotated[str | None, "Version of cuDNN."]
     triton_version: Annotated[str | None, "Version of triton."]
-    capabilities: Annotated[dict[str, str], "`ok`, or why not, by capability."]
+    capabilities: Annotated[dict[str, str], "`ok`, `later` (its module was not loaded yet) or why not, by capability."]
     environment: Annotated[dict[str, str], "Text by name."]
     counters: Annotated[dict[str, dict[str, Any]] | None, "torch's counters as last seen."]
     compile_times: Annotated[dict[str, float] | None, "Seconds by torch's own names of phases."]

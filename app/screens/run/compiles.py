@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,9 +16,12 @@ from compileboard.app.queries.run.compiles import Compilation, CompileFilter, Co
 from compileboard.app.queries.run.failures import CacheLookup, CudagraphSkip, FailureRow, Unfinished
 from compileboard.app.queries.run.graph_breaks import GraphBreakRow
 from compileboard.app.queries.run.recompiles import RecompileRow
+from compileboard.app.queries.run.run import list_configs
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.screens.run.run import CHARTED
 from compileboard.collectors.contract.fields import FIELDS
+
+_MOST_CONFIGS = 10_000  # texts of one run; the links to more are left out
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class CompileScreen:
     cudagraph_skips: Sequence[CudagraphSkip]
     stack: Sequence[dict[str, Any]]
     stretch_us: tuple[int, int] | None
+    config_hashes: Set[str]  # of the configuration texts that its run has
 
     @property
     def older(self) -> CompileRow | None:
@@ -139,6 +143,7 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
         cudagraph_skips=failures.list_compile_skips(reader, row.id),
         stack=trace_files.list_stack(compiles.get_start(reader, row, records)),
         stretch_us=stretch if stretch is not None and stretch[0] < stretch[1] else None,
+        config_hashes={use.config_hash for use in list_configs(reader, run.id, _MOST_CONFIGS)},
     )
 
 

@@ -52,6 +52,7 @@ def list_fields(record: Compilation) -> list[dict[str, Any]]:
     for name, value in record.metrics.items():
         field = FIELDS.get(name)
         digest = value.get("config_hash") if isinstance(value, dict) else None
+        digest = digest if isinstance(digest, str) else None
         shown = None if value is None or digest else write_value(name, value)
         fields.append(
             {

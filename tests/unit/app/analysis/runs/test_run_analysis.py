@@ -7,11 +7,12 @@ import plotly.graph_objects as go
 from compileboard.app.analysis.comparison.environment import compare_texts, list_changes
 from compileboard.app.analysis.compiles import group_compiles, list_present_phases, shorten_steps
 from compileboard.app.analysis.labels import (
+    CAPABILITIES,
     PHASES,
     describe_losses,
     describe_outcome,
-    is_capable,
     list_shares,
+    split_capabilities,
     sum_phases,
 )
 from compileboard.app.analysis.runs.problems import RunFacts, list_problems
@@ -20,6 +21,7 @@ from compileboard.app.queries.fields import gb_url
 from compileboard.app.queries.run.compiles import CompileRow, Phases
 from compileboard.app.queries.run.failures import CacheResult, FailureGroup
 from compileboard.app.queries.run.recompiles import LimitHit
+from compileboard.collectors.observe import torch_compat
 
 
 def test_problems_name_what_runs_eagerly_without_a_cause() -> None:
@@ -85,12 +87,20 @@ def test_words_say_what_was_lost_and_never_claim_more_than_was_reported() -> Non
     assert describe_losses({}, True, False, True).word == "no dropped records so far"
     assert describe_losses(None, False, False, True).word == "dropped records unknown"
     assert describe_losses(None, True, True, False).word == "dropped records unknown"
-    assert [is_capable(capability) for capability in ("ok", "ok (beside another reader)", "okra", "no tap")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+
+
+def test_capabilities_are_missing_only_where_torch_lacks_them() -> None:
+    capabilities = {
+        "events": "ok (beside another reader)",
+        "metrics": "ok",
+        "repro_script": "later",
+        "skip_code": "okra",
+    }
+    assert split_capabilities(capabilities) == (
+        [("skip_code", "okra")],
+        [("events", "ok (beside another reader)")],
+    )
+    assert set(torch_compat.NAMES) < set(CAPABILITIES)
 
 
 def test_chart_compiles_escapes_names_and_is_plotlys() -> None:

@@ -10,6 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.analysis.models.labels import describe_status
+from compileboard.app.analysis.runs.advice import judge_run
 from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.runs import get_run
@@ -42,6 +43,25 @@ def test_state_names_what_failed_in_a_run(
     status = f"badge--{'bad' if kind == 'bad' else 'warn'}" if problems else "badge--good"
     ended = [state] if state == "killed" or not problems else []
     assert re.search(rf'(?i){status}"[^>]*>{", ".join([*ended, *problems])}</span>', client.get("/").text)
+
+
+@pytest.mark.parametrize(
+    ("values", "totals", "tone", "note"),
+    [
+        ({"state": "finished", "exit_code": 0}, {}, "good", "No failures. "),
+        ({"state": "failed", "exit_code": 3}, {}, "warn", "The program ended with exit code 3. "),
+        ({"state": "killed", "signal": "SIGKILL"}, {}, "warn", "The program was ended by SIGKILL. "),
+        ({"state": "finished"}, {"failed_result_count": 1}, "warn", "1 result failed. "),
+    ],
+)
+def test_verdict_claims_no_failures_only_of_a_run_without_any(
+    store: sqlite3.Connection, values: dict[str, Any], totals: dict[str, int], tone: str, note: str
+) -> None:
+    add_run(store, "R1", totals={"compile_count": 2, **totals}, **values)
+    run = get_run(SqliteEngine(store), "R1")
+    assert run is not None
+    verdict = judge_run(run, [], [])
+    assert (verdict.tone, verdict.note) == (tone, f"{note}Nothing runs eagerly.")
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,16 @@ def test_compile_page_has_every_field_with_unit_and_meaning(client: FlaskClient,
     assert "f(x)" in page
 
 
+def test_compile_page_links_no_configuration_whose_text_the_run_lacks(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    store.execute("delete from process_configs")
+    store.commit()
+    page = _page(client, store, "0/0")
+    assert '<span class="mono">cafe01</span>' in page
+    assert "/configs/" not in page
+
+
 def test_compile_page_says_why_it_was_recompiled(client: FlaskClient, store: sqlite3.Connection) -> None:
     page = _page(client, store, "0/1")
     assert "Why it was recompiled" in page
