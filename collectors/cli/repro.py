@@ -17,7 +17,7 @@ from compileboard.collectors.repro.isolation import DEFAULT_SECONDS, TrialLimits
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.progress_line import progress_line
-from compileboard.collectors.terminal.values import read_count, read_seconds
+from compileboard.collectors.terminal.values import read_count, read_seconds, read_size
 from compileboard.command_line import Choice, Command, Entry, Group, Option, Value
 from compileboard.exit_codes import DONE, FAILED, REFUSED
 
@@ -35,21 +35,7 @@ ENTRIES: dict[str, Entry] = {  # commands with modules of their own
     "analyze": Entry(f"{__package__}.repro_locate:analyze_command", "Name the operation of a graph that is wrong."),
     "bisect": Entry(f"{__package__}.repro_locate:bisect_command", "Find the step or setting that makes it fail."),
 }
-UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 TRIALS = "Limits of each trial"
-
-
-def read_size(text: str) -> int:
-    """Read a number of bytes: 500M, 8G.
-
-    Raises: ValueError.
-    """
-    digits = text.strip().upper().removesuffix("B").removesuffix("I")
-    unit = digits[-1:] if digits[-1:].isalpha() else ""
-    number = digits[: len(digits) - len(unit)]
-    if unit not in UNITS or not number.isdigit() or int(number) < 1:
-        raise ValueError(f"expected a size such as 500M or 8G, got {text!r}")
-    return int(number) * UNITS[unit]
 
 
 name_argument = click.argument(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def read_count(text: str) -> int:
@@ -72,16 +73,14 @@ def read_tag(text: str) -> tuple[str, str]:
     return ("tag", key) if value is None else (key, value)
 
 
-_SIZE = re.compile(r"(\d+)\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)
-
-
 def read_size(text: str) -> int:
-    """Read a size: 1000000, 64MiB, 2G.
+    """Read a number of bytes: 500M, 8G.
 
-    Units: bytes
-    Raises: ValueError in words.
+    Raises: ValueError.
     """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or not int(match[1]):
-        raise ValueError(f"{text!r} is no size; write for example 1000000, 64MiB or 2G")
-    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[(match[2] or "").lower()]
+    digits = text.strip().upper().removesuffix("B").removesuffix("I")
+    unit = digits[-1:] if digits[-1:].isalpha() else ""
+    number = digits[: len(digits) - len(unit)]
+    if unit not in UNITS or not number.isdigit() or int(number) < 1:
+        raise ValueError(f"expected a size such as 500M or 8G, got {text!r}")
+    return int(number) * UNITS[unit]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.cli.main import main
-from compileboard.collectors.cli.repro import read_size
 from compileboard.collectors.repro.loading import load_path
 from compileboard.collectors.repro.repro import NotRunnable
+from compileboard.collectors.terminal.values import read_size
 
 RECORDED = Path(__file__).parents[2] / "data" / "repros" / "dynamic_pad.txt"  # torch's script of planted.dynamic_only
 PLANTED = Path(__file__).parents[2] / "programs" / "planted.py"
