@@ -34,6 +34,7 @@ Examples:
 ENTRIES: dict[str, Entry] = {  # commands with modules of their own
     "analyze": Entry(f"{__package__}.repro_locate:analyze_command", "Name the operation of a graph that is wrong."),
     "bisect": Entry(f"{__package__}.repro_locate:bisect_command", "Find the step or setting that makes it fail."),
+    "minify": Entry(f"{__package__}.repro_minify:minify_command", "Make a failing graph as small as it gets."),
 }
 TRIALS = "Limits of each trial"
 

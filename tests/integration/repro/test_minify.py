@@ -1,0 +1,85 @@
+"""Planted failures are minified to the operation that was planted, in a driver with trials of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from compileboard.collectors.repro.isolation import TrialLimits, run_task  # noqa: E402
+from compileboard.collectors.repro.loading import load_path  # noqa: E402
+from compileboard.collectors.repro.minify.findings import Minification, load_minification  # noqa: E402
+from compileboard.collectors.repro.repro import NotRunnable, Repro  # noqa: E402
+from tests.integration.repro.planted_repros import make_repros  # noqa: E402
+
+TASK = "compileboard.collectors.repro.minify.task:run"
+PLANTED = {
+    "backend_refuses_op": "torch.erfinv",
+    "relu_compile_error": "aten.relu.default",
+    "crash_in_custom_op": "planted.crash.default",
+    "wrong_lowering": "aten.atan.default",
+    "nan_only_compiled": "aten.tanh.default",
+    "wrong_decomposition": "torch._C._nn.softplus",
+    "backward_only": "aten.sign.default",
+    "dynamic_only": "aten.constant_pad_nd.default",
+    "bf16_only": "aten.erf.default",
+    "aliased_mutation": "aten.copy_.default",
+}
+
+
+@pytest.fixture(scope="module")
+def repros(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Repro]:
+    planted = make_repros(tmp_path_factory.mktemp("planted") / "repros.pickle", *PLANTED)
+    return {name: replace(repro, manifest=replace(repro.manifest, error_type=None)) for name, repro in planted.items()}
+
+
+def _minify(repro: Repro, timeout: float = 200, **options: Any) -> tuple[Minification, dict[str, Any]]:
+    body = run_task(TASK, repro, options, limits=TrialLimits(timeout), environment=os.environ)
+    return load_minification(body["answer"]), body
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_failure_is_minified_to_its_operation(repros: dict[str, Repro], name: str) -> None:
+    answer, body = _minify(repros[name])
+    assert (answer.status, answer.operations) == ("minified", (PLANTED[name],))
+    assert answer.level == ("dynamo" if name in ("backend_refuses_op", "wrong_decomposition") else "aot")
+    assert answer.is_confirmed, "its program fails as it stands there"
+    assert answer.nodes_before >= 25
+    assert "class Repro" in body["program"]
+
+
+def test_a_search_that_was_ended_goes_on_and_leaves_its_smallest_program(
+    repros: dict[str, Repro], tmp_path: Path
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    repro = repros["backend_refuses_op"]
+    answer, _ = _minify(repro, folder=str(folder), max_seconds=0.15)
+    finished, _ = _minify(repro, folder=str(folder))
+    assert answer.status in ("not_finished", "minified")
+    assert finished.status == "minified" and finished.tried_count < 14
+    assert load_path(folder / "smallest.py").manifest.node_count == 1
+    lines = [json.loads(line) for path in folder.glob("queries-*.jsonl") for line in path.read_text().splitlines()]
+    assert all({"key", "failure", "nodes", "seconds"} <= line.keys() for line in lines)
+
+
+def test_another_failure_than_the_recorded_one_is_not_minified(repros: dict[str, Repro]) -> None:
+    repro = repros["backend_refuses_op"]
+    other = replace(repro, manifest=replace(repro.manifest, error_type="KeyError", message="'erfinv'"))
+    answer, body = _minify(other)
+    assert answer.status == "other_failure" and body["program"] is None
+    assert answer.sentence() == (
+        "captured: KeyError: 'erfinv'; here: NotImplementedError: planted: this backend has no erfinv."
+    )
+
+
+def test_a_graph_that_reaches_the_limit_could_not_be_run(repros: dict[str, Repro]) -> None:
+    with pytest.raises(NotRunnable, match="the whole graph reached the time limit of a trial; --timeout allows more"):
+        _minify(repros["wrong_lowering"], timeout=0.3)
