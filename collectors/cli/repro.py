@@ -103,7 +103,7 @@ def load_any(name: str, db: str) -> Repro:
     """
     from compileboard.collectors.repro.loading import load_repro
 
-    return load_repro(name, os.path.abspath(db))
+    return load_repro(name, os.path.abspath(db), os.environ)
 
 
 def work(

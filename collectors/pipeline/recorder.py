@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from compileboard.collectors.contract.events import Event, RecordsLost, RunEnded, RunStarted
+from compileboard.collectors.contract.events import Event, RecordsLost, ReproCaptured, RunEnded, RunStarted
 from compileboard.collectors.contract.rejects import IngestResult
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
 from compileboard.collectors.decode import break_registry
@@ -31,6 +31,7 @@ from compileboard.collectors.runs.page_faults import FaultWatch
 from compileboard.collectors.spool.crashes import promote_crashes
 from compileboard.collectors.spool.lock import writers_alive
 from compileboard.collectors.spool.manifest import Manifest
+from compileboard.collectors.spool.own_repros import note_own_repro
 from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS
 from compileboard.collectors.store.errors import StoreError, describe_error
 from compileboard.collectors.store.ingest.source_files import save_trace_file
@@ -90,6 +91,7 @@ class Recorder:
             new_count += result.new_count
             self._watch_faults(batch)
             self._read_source(batch)
+            self._note_repros(batch)
 
         pump(self.source, self.sink, count)
         counted: list[Event] = self._beside("page faults", lambda: list(self.faults.step()), [])
@@ -115,6 +117,14 @@ class Recorder:
         if self._source_reader is not None:
             self.sink.save_source(self._beside("source", partial(self._source_reader.read, batch.events), []))
             self._source_reader.unsaved.clear()
+
+    def _note_repros(self, batch: EventBatch) -> None:
+        """Note which repros are this machine's own: their code is the person's."""
+        home_folder, run_id = self.folder.parent.parent, self.manifest.run_id
+        for event in batch.events:
+            if isinstance(event, ReproCaptured):
+                programs = (event.program, event.dynamo_program)
+                self._beside("own repros", partial(note_own_repro, home_folder, run_id, event.manifest, programs), None)
 
     def _learn_registry(self, path: str) -> None:
         self._beside("graph break registry", partial(break_registry.learn, path), None)

@@ -1,27 +1,29 @@
 """Load a repro by what a person types: an id of the dashboard, an archive, a script or folder of torch's.
 
-Nothing of it is run here. What was made to travel (an archive, an exported file, a run that another machine recorded)
-is marked: it runs only with `--trust`.
+Nothing of it is run here. What the person did not record on this machine (an imported run), or was made to travel (an
+archive, an exported file), is marked: it runs only with `--trust`.
 """
 
 from __future__ import annotations
 
 import os
-import socket
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
+from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, dump_manifest
 from compileboard.collectors.formats.repro_archive import BadArchive, is_archive, read_archive
 from compileboard.collectors.formats.repro_script import is_exported, read_script
 from compileboard.collectors.formats.torch_repro import NoTorchRepro, parse_torch_script
 from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.spool.folders import home
+from compileboard.collectors.spool.own_repros import is_own_repro
 
 SCRIPT_NAMES = ("minifier_launcher.py", "repro.py", "fx_graph_runnable.py", "fx_graph_runnable.txt")
 MOST_SCRIPTS = 2_000  # looked at in a folder
 
 
-def load_repro(name: str, database: str, *, host: str | None = None) -> Repro:
+def load_repro(name: str, database: str, environment: Mapping[str, str]) -> Repro:
     """Return what a name is of: a file or folder if there is one, else an id of the database.
 
     Raises: NotRunnable in a sentence; StoreError.
@@ -30,7 +32,7 @@ def load_repro(name: str, database: str, *, host: str | None = None) -> Repro:
         return load_path(Path(name))
     if _looks_like_path(name):
         raise NotRunnable(f"there is no file {name!a}; expected an id of the dashboard, a file or a folder")
-    return load_stored(name, database, host or socket.gethostname())
+    return load_stored(name, database, environment)
 
 
 def load_path(path: Path) -> Repro:
@@ -136,7 +138,7 @@ def _looks_like_path(name: str) -> bool:
     return "/" in name or name.endswith((".py", ".gz", ".tgz", ".tar", ".txt"))
 
 
-def load_stored(name: str, database: str, host: str) -> Repro:
+def load_stored(name: str, database: str, environment: Mapping[str, str]) -> Repro:
     """Return a repro of a database, by its id or the start of it that is unique.
 
     Raises: NotRunnable; StoreError.
@@ -154,7 +156,8 @@ def load_stored(name: str, database: str, host: str) -> Repro:
             raise NotRunnable(f"repro {name} is stored damaged: {error}") from None
         digests = sorted(stored.storage_bytes)
         values = {digest: load_storage(connection, stored.id, digest) for digest in digests}
-        run = connection.execute("select host, source from runs where id = :id", {"id": stored.run_id}).fetchone()
+    manifest, programs = dump_manifest(stored.manifest), (stored.program, stored.dynamo_program)
+    is_own = is_own_repro(home(environment), stored.run_id, manifest, programs)
     return Repro(
         stored.manifest,
         stored.program,
@@ -163,14 +166,5 @@ def load_stored(name: str, database: str, host: str) -> Repro:
         name=f"repro {stored.id}",
         id=stored.id,
         database=database,
-        distrust=_distrust_run(stored.id, run["host"], run["source"], host) or _distrust_file(Path(database)),
+        distrust=None if is_own else f"repro {stored.id} was not recorded by you on this machine",
     )
-
-
-def _distrust_run(repro: str, recorded_on: str | None, source: str, host: str) -> str | None:
-    """Describe why a run's code is not the person's own: imported, or recorded by another machine."""
-    if source == "import":
-        return f"repro {repro} is of an imported run"
-    if recorded_on != host:
-        return f"repro {repro} was recorded on {recorded_on or 'another machine'!a}, not on this machine"
-    return None

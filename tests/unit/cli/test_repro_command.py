@@ -45,7 +45,7 @@ def test_script_is_stored_listed_shown_and_known_again(folder: Path, capsys: pyt
     assert main(["repro", "show", number[:6], "--db", "a.db"]) == 0
     shown = capsys.readouterr().out
     assert "25 operations, level aot; symbols s77 = 19" in shown and "s77×32" in shown
-    assert "is of an imported run. It runs only with --trust." in shown
+    assert "was not recorded by you on this machine. It runs only with --trust." in shown
 
 
 @pytest.mark.parametrize("name", ["sent.py", "sent.tar.gz"])

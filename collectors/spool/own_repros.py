@@ -1,0 +1,58 @@
+"""Repros that this machine recorded itself, by digests of what of them would run: a database can claim anything.
+
+A folder of the person's state has a file a run. A repro that is in it runs without `--trust`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_RUNNING = ("preload", "settings", "backend")  # of a manifest: what is imported, set or looked up
+
+
+def note_own_repro(home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]) -> None:
+    """Add a repro that was read from a spool of this machine.
+
+    Raises: OSError.
+    """
+    path = _find_path(home_folder, run_id)
+    if path is None:
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lines = "".join(f"{digest}\n" for digest in _list_digests(manifest, programs))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, lines.encode())
+    finally:
+        os.close(descriptor)
+
+
+def is_own_repro(home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]) -> bool:
+    """Return True if this machine recorded all of a repro that would run."""
+    path = _find_path(home_folder, run_id)
+    try:
+        known = set(path.read_text(encoding="ascii").split()) if path is not None else set()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return known.issuperset(_list_digests(manifest, programs)) and bool(known)
+
+
+def _find_path(home_folder: Path, run_id: str) -> Path | None:
+    return home_folder / "repro" / "own" / run_id if _RUN_ID.match(run_id) else None
+
+
+def _list_digests(manifest: Mapping[str, Any], programs: Iterable[str | None]) -> Iterator[str]:
+    for program in programs:
+        if program:
+            yield hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()
+    for name in _RUNNING:
+        if manifest.get(name):
+            body = json.dumps([name, manifest[name]], sort_keys=True, default=list)
+            yield hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
