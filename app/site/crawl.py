@@ -151,6 +151,7 @@ _LISTS = (
     ("incidents", "/incidents?state=any&status=any&limit=1000", "incidents with their changes, up to 1000"),
     ("graph_breaks", "/graph_breaks?limit=1000", "distinct graph breaks, up to 1000"),
     ("recompiles", "/recompiles?limit=1000", "causes of recompiles, up to 1000"),
+    ("repros", "/repros?limit=1000", "failures that left a graph, up to 1000"),
 )
 
 

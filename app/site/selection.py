@@ -28,13 +28,15 @@ _SERVER_PAGES = frozenset(
         "artifacts.diff",
         "compare.download",
         "guards.show_diff",
+        "repros.download_program",
+        "repros.download_archive",
         "search.show_run",
     )
 )
 # Graphs, generated code and guards: most of a database's bytes, and source of the program.
 _PAYLOADS = frozenset(("artifacts.show", "guards.show_one", "artifacts.changes"))
-# Trees of frames with their lines, which nothing takes out again.
-_ALL_SOURCE = frozenset(("stacks.show",))
+# Trees of frames with their lines, and graphs as programs, which nothing takes out again.
+_ALL_SOURCE = frozenset(("stacks.show", "repros.show"))
 # What an address may ask for; a page that is not here may ask for the last.
 _KEYS: dict[str, frozenset[str]] = {
     "overview.index": frozenset(FILTERS),
@@ -57,6 +59,7 @@ _RANKS = {
     "models.show": 3,
     "graph_breaks.show": 3,
     "recompiles.show": 3,
+    "repros.show": 3,
     "compile.show": 5,
     "caches.show_one": 6,
     "run.show_config": 6,
@@ -72,6 +75,8 @@ _WORDS = {
     "incidents.index": "lists of incidents",
     "graph_breaks.show": "graph breaks",
     "recompiles.show": "causes of recompiles",
+    "repros.show": "repros",
+    "repros.show_run": "repros of runs",
     "compare.index": "comparisons",
     "trends.index": "trends",
     "overview.index": "overviews of suites",

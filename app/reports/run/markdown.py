@@ -311,11 +311,11 @@ def _failures(contents: Contents) -> list[str]:
     rows = [
         [
             *(code(failure.error_type), prose(failure.phase), format_count(failure.occurrence_count)),
-            *(_where(failure.function, failure.file, failure.line), code(failure.message)),
+            *(_where(failure.function, failure.file, failure.line), code(failure.message), code(failure.repro_id)),
         ]
         for failure in shown
     ]
-    columns = ["Exception", "Raised in", "Times>", "Where", "Message"]
+    columns = ["Exception", "Raised in", "Times>", "Where", "Message", "Repro"]
     return [
         f"### Failures{' (the first ones)' if page.next or len(page.rows) > len(shown) else ''}",
         "",

@@ -6,10 +6,12 @@ import io
 import re
 import sqlite3
 import time
+from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.cli.main import main
 from compileboard.collectors.contract.events import ReproCaptured
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
@@ -134,6 +136,20 @@ def test_failures_and_compiles_lead_to_their_repros(client: FlaskClient, store: 
         "CppCompileError": COMPILE_REPRO,
         "AccuracyError": ACCURACY_REPRO,
     }
+
+
+def test_reports_name_the_repros_of_failures(client: FlaskClient) -> None:
+    for format in ("html", "md"):
+        text = client.get(f"/runs/{RUN}/report.{format}").text
+        assert COMPILE_REPRO in text and ACCURACY_REPRO in text, format
+
+
+def test_a_static_site_has_repros_unless_it_has_no_source(database: Path, tmp_path: Path) -> None:
+    for name, options in (("with", []), ("without", ["--no-source"])):
+        assert main(["export", "--site", str(tmp_path / name), "--db", str(database), *options]) == 0
+        pages = {path.relative_to(tmp_path / name).as_posix() for path in (tmp_path / name).rglob("*.html")}
+        assert "repros/index.html" in pages
+        assert any(ACCURACY_REPRO in page for page in pages) == (name == "with")
 
 
 def test_a_model_and_an_incident_lead_to_their_runs_repros(client: FlaskClient, store: sqlite3.Connection) -> None:
