@@ -20,8 +20,8 @@ from compileboard.collectors.fixes.recompile_fixes import RECOMPILE_FIXES
 from tests.integration.fixes.following import count_trouble, follow
 from tests.integration.fixes.recording import record_causes
 from tests.integration.fixes.running import is_equal, run_text
-from tests.programs.surveyed_breaks import list_surveyed
-from tests.programs.user_recompiles import USER_PROGRAMS
+from tests.programs.advised.surveyed_breaks import list_surveyed
+from tests.programs.advised.user_recompiles import USER_PROGRAMS
 from tests.tools.observed import PROGRAMS
 
 HEADINGS = ("advice on", "programs, fixes followed", "crash or wrong result", "no effect", "none left, fewer")

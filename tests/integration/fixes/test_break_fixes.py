@@ -14,7 +14,7 @@ from compileboard.collectors.fixes.fix import BreakFacts, SuggestedFix, edit_pro
 from tests.integration.fixes.following import follow
 from tests.integration.fixes.recording import record_causes
 from tests.integration.fixes.running import is_equal, list_break_facts, run_program, run_text
-from tests.programs.surveyed_breaks import list_surveyed
+from tests.programs.advised.surveyed_breaks import list_surveyed
 from tests.tools.observed import PROGRAMS
 
 pytestmark = pytest.mark.torch

@@ -9,7 +9,7 @@ from compileboard.collectors.fixes.fix import Fix
 from compileboard.collectors.fixes.recompile_fixes import RECOMPILE_FIXES
 from tests.integration.fixes.recording import record_causes
 from tests.integration.fixes.running import is_equal, run_text
-from tests.programs.user_recompiles import USER_PROGRAMS, UserProgram
+from tests.programs.advised.user_recompiles import USER_PROGRAMS, UserProgram
 
 pytestmark = pytest.mark.torch
 BEFORE = {fix.id: fix.before for fix in RECOMPILE_FIXES} | {program.name: program.text for program in USER_PROGRAMS}

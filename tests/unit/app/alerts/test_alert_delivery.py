@@ -18,8 +18,8 @@ from compileboard.app.alerts.delivery import ATTEMPTS, CLAIM_LIMIT_US, DAY_US, M
 from compileboard.app.queries.dashboard.alerts import count_deliveries, list_deliveries
 from compileboard.collectors.store.dashboard.incidents import save_comment
 from tests.tools.observed import ROOT
+from tests.unit.app.alerts.receiver import Hook, receive_http
 from tests.unit.app.benched import RUNS
-from tests.unit.app.receiver import Hook, receive_http
 from tests.unit.app.series_changes import keep, make_change
 
 NOW_US = make_change()["confirmed_us"] + 3_600_000_000

@@ -16,9 +16,9 @@ from compileboard.app.cli.alerts import describe_report
 from compileboard.app.cli.main import main
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.dashboard.deliveries import start_rule
+from tests.unit.app.alerts.receiver import receive_http
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.hostile import BAD
-from tests.unit.app.receiver import receive_http
 from tests.unit.app.series_changes import keep, keep_one_of_each, make_change
 
 NOW_US = make_change()["confirmed_us"] + 3_600_000_000
