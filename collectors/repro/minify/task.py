@@ -18,8 +18,9 @@ from compileboard.collectors.repro.judging import Judge
 from compileboard.collectors.repro.locate.analyze import WITH_DECOMPOSITIONS, Analyzer
 from compileboard.collectors.repro.locate.findings import WRONG_VERDICTS, JudgedNode, sort_rows
 from compileboard.collectors.repro.minify.findings import MINIFIED, NOT_REPRODUCED, Minification, dump_minification
+from compileboard.collectors.repro.minify.on_device import DeviceTrials
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question
-from compileboard.collectors.repro.minify.search import SmallestGraph, failure_of, minify
+from compileboard.collectors.repro.minify.search import SmallestGraph, TrialRunner, failure_of, minify
 from compileboard.collectors.repro.minify.smallest import to_repro, without_values
 from compileboard.collectors.repro.program import load_graph
 from compileboard.collectors.repro.repro import NotRunnable, Repro
@@ -43,6 +44,10 @@ def run(task: ReproTask) -> dict[str, Any]:
 
 def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
     manifest, options = task.repro.manifest, task.options
+    trials: TrialRunner = task.trials
+    if task.trials.device.startswith("cuda"):
+        task.trials.needs_fork_server()
+        trials = DeviceTrials(task.trials)
     with task.deadline("loading the repro"):
         module, inputs = load_graph(task.repro, level, device=task.device)
     start = time.monotonic()
@@ -54,22 +59,22 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
         module,
         inputs,
         how,
-        task.trials,
+        trials,
         expected=_expected(task.repro),
         log=QueryLog(log),
         report=lambda question: task.progress(_progress(question, time.monotonic() - start)),
         max_seconds=options.get("max_seconds"),
         operation=manifest.operation,
-        suspect=lambda module, inputs: _suspect(task, module, inputs, how),
+        suspect=lambda module, inputs: _suspect(trials, module, inputs, how),
         keep=lambda module, inputs: _keep(task.repro, level, folder, module, inputs),
     )
 
 
-def _suspect(task: ReproTask, module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
+def _suspect(trials: TrialRunner, module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
     """Name the nodes whose compiled values are wrong, found by one compile: a search by halves takes many."""
     if how.kind != "accuracy":
         return []
-    outcome = task.trials.run(list_wrong_nodes, module, inputs, how)
+    outcome = trials.run(list_wrong_nodes, module, inputs, how)
     return list(outcome.value) if outcome.status == OK else []
 
 

@@ -22,6 +22,7 @@ from compileboard.collectors.repro.isolation import OK, RAISED, Outcome, TrialLi
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
 from compileboard.collectors.repro.minify import findings  # noqa: E402
 from compileboard.collectors.repro.minify.graph_values import call_nodes  # noqa: E402
+from compileboard.collectors.repro.minify.on_device import DeviceTrials, move_together  # noqa: E402
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question  # noqa: E402
 from compileboard.collectors.repro.minify.search import SmallestGraph, minify  # noqa: E402
 
@@ -251,6 +252,26 @@ def test_a_process_that_dies_is_a_failure_and_no_compile_is_needed_for_it(tmp_pa
     assert [node.target for node in call_nodes(smallest.module.graph)] == [_die]
     assert smallest.answer.fails_in_eager and smallest.failure.signal == "SIGSEGV"
     assert torch.equal(smallest.inputs[0], _sin_times(7)), "the values up to the operation that dies"
+
+
+def test_a_graph_is_pickled_to_trials_that_were_forked_before(tmp_path: Path) -> None:
+    graph = torch.fx.Graph()
+    value = graph.placeholder("x")
+    for _ in range(4):
+        value = graph.call_function(SIN, (value,))
+    graph.output((graph.call_function(torch.ops.aten.view.default, (value, [7])),))
+    trials = Trials(TrialLimits(60), tmp_path)
+    trials.needs_fork_server()
+    smallest = minify(torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), DeviceTrials(trials))
+    assert smallest.answer.operations == ("aten.view.default",)
+    assert smallest.failure.error_type == "RuntimeError" and smallest.answer.fails_in_eager
+
+
+def test_what_is_moved_shares_what_it_shared() -> None:
+    whole = torch.ones(6)
+    moved = move_together([whole, whole[2:4], 5], ["meta", "meta", None])
+    assert [value.device.type for value in moved[:2]] == ["meta", "meta"] and moved[2] == 5
+    assert moved[1].storage_offset() == 2 and moved[1]._typed_storage()._cdata == moved[0]._typed_storage()._cdata
 
 
 def _sin_times(count: int) -> Any:

@@ -1,0 +1,56 @@
+"""Trials of a graph whose inputs are on a GPU: they are pickled to a process that was forked before CUDA was loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from compileboard.collectors.repro.isolation import Outcome, TrialLimits
+from compileboard.collectors.repro.minify.search import TrialRunner
+
+
+class DeviceTrials:
+    """Trials that put what they are given on the devices that it was on. Sizes that are symbols are numbers there."""
+
+    def __init__(self, trials: TrialRunner) -> None:
+        self._trials = trials
+        self.limits = trials.limits
+
+    def run(self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None) -> Outcome:
+        """Call `function(module, inputs, …)` in a trial."""
+        module, inputs, *rest = arguments
+        devices = [str(value.device) if isinstance(value, torch.Tensor) else None for value in inputs]
+        return self._trials.run(call_on_devices, function, module, list(inputs), devices, rest, limits=limits)
+
+
+def call_on_devices(
+    function: Callable[..., Any], module: Any, inputs: Sequence[Any], devices: Sequence[str | None], rest: Sequence[Any]
+) -> Any:
+    """Put a module and its inputs on their devices and call a function with them; in a trial."""
+    accelerator = next((device for device in devices if device not in (None, "cpu")), None)
+    if accelerator is not None:
+        module = module.to(accelerator)
+    return function(module, move_together(inputs, devices), *rest)
+
+
+def move_together(values: Sequence[Any], devices: Sequence[str | None]) -> list[Any]:
+    """Put each value on its device; what shares a storage still does."""
+    storages: dict[Any, Any] = {}
+    moved = []
+    for value, device in zip(values, devices):
+        if not isinstance(value, torch.Tensor) or device is None or str(value.device) == device:
+            moved.append(value)
+            continue
+        if value.layout != torch.strided:
+            moved.append(value.detach().to(device).requires_grad_(value.requires_grad))
+            continue
+        storage = value.untyped_storage()
+        key = (storage.data_ptr(), value.dtype, device)
+        if key not in storages:
+            whole = torch.as_strided(value.detach(), (storage.nbytes() // value.element_size(),), (1,), 0)
+            storages[key] = whole.to(device)
+        view = torch.as_strided(storages[key], value.shape, value.stride(), value.storage_offset())
+        moved.append(view.requires_grad_(value.requires_grad))
+    return moved
