@@ -196,3 +196,12 @@ def test_api_counts_what_the_page_counts(explored_client: FlaskClient, explored_
     assert "f32[4, 32]" in changed[0]["left_text"] and "f32[8, 32]" in changed[0]["right_text"]
     assert any(row["kind"] == "fold" and row["count"] > 1 for row in json["data"]["rows"])
     assert explored_client.get(f"/api/v1/runs/{run_id}/artifacts/{a}").json["data"]["text"].startswith("class Graph")
+
+
+def test_a_runnable_graph_says_how_to_make_a_repro_of_it(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection
+) -> None:
+    sql = "select run_id, id, name from artifacts where name in ('fx_graph_runnable', 'inductor_output_code')"
+    for run_id, artifact_id, name in explored_reader.execute(sql).fetchmany(6):
+        text = explored_client.get(f"/runs/{run_id}/artifacts/{artifact_id}").text
+        assert (f"repro run artifact-{artifact_id}.txt" in text) == (name == "fx_graph_runnable")
