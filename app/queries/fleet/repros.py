@@ -122,14 +122,14 @@ limit :limit
 """
 NEWEST_SQL = """
 select
-  r.fingerprint, r.id, r.time_us, r.kind, r.error_type, r.message, r.operation, f.name as function, f.file,
-  r.node_count
+  r.id, r.kind, r.error_type, r.message, r.operation, f.name as function, f.file, r.node_count
 from repros as r
 left join functions as f on f.id = r.function_id
-where r.fingerprint $in(:fingerprints)
+where r.fingerprint = :fingerprint
   and r.state = 'captured'
-  and r.time_us $in(:times)
-limit :limit
+  and r.time_us = :last_us
+order by r.id desc
+limit 1
 """
 VARIANTS_SQL = """
 select r.fingerprint, r.torch_version, r.device
@@ -238,9 +238,7 @@ def _describe(engine: Engine, rows: Sequence[Row]) -> list[DistinctFailure]:
     if not rows:
         return []
     fingerprints = [row["fingerprint"] for row in rows]
-    values = {"fingerprints": fingerprints, "times": [row["last_us"] for row in rows], "limit": _MOST_VARIANTS}
-    times = {row["fingerprint"]: row["last_us"] for row in rows}
-    newest = {row["fingerprint"]: row for row in engine.rows(NEWEST_SQL, values) if times[row[0]] == row["time_us"]}
+    values = {"fingerprints": fingerprints, "limit": _MOST_VARIANTS}
     versions: dict[str, dict[str, None]] = defaultdict(dict)
     devices: dict[str, dict[str, None]] = defaultdict(dict)
     for row in engine.rows(VARIANTS_SQL, values):
@@ -250,7 +248,8 @@ def _describe(engine: Engine, rows: Sequence[Row]) -> list[DistinctFailure]:
     failures = []
     for row in rows:
         key = row["fingerprint"]
-        shown, minimal = newest[key], smallest.get(key)
+        (shown,) = engine.rows(NEWEST_SQL, {"fingerprint": key, "last_us": row["last_us"]})
+        minimal = smallest.get(key)
         failures.append(
             DistinctFailure(
                 **dict(zip(row.keys(), row)),
