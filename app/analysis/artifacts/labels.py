@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compileboard.app.analysis.labels import Word
+from compileboard.app.analysis.text.bytecode import is_bytecode
 from compileboard.app.analysis.text.code import CodeLines, highlight, indent_json
 from compileboard.app.format import format_bytes
 
@@ -75,6 +76,10 @@ _LONG_LINE = 200
 _MARK = re.compile(r"""'[^'\n]*'|"[^"\n]*"|\(\)|\[\]|\{\}|[(\[{]|[)\]}]|, """)
 _OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
 _BREAKS = (*_OPEN, *_CLOSE, ", ")
+_BYTECODES = {
+    "ORIGINAL": "bytecode of the code after a graph break, as dynamo got it",
+    "MODIFIED": "bytecode of the code after a graph break, as dynamo made it",
+}
 UNKNOWN = "a record with a name that CompileBoard does not know"
 _CPP = re.compile(r"^\s*(?:#include|#pragma|extern \"C\")")
 
@@ -90,6 +95,8 @@ STATES = {
 
 def describe_name(name: str) -> str:
     """Return what an artifact is."""
+    if is_bytecode(name):
+        return _BYTECODES[name.rpartition("_")[0].rpartition("_")[2]]
     return NAMES[name][1] if name in NAMES else UNKNOWN
 
 
@@ -104,7 +111,7 @@ def guess_language(name: str, text: str, encoding: str = "string") -> str:
     """Return a text's language: by what it begins with, by torch's word, by its name."""
     if _CPP.match(text):
         return "cpp"
-    language = NAMES.get(name, ("", ""))[0]
+    language = _TEXT if is_bytecode(name) else NAMES.get(name, ("", ""))[0]
     if encoding == "json" or language == _JSON or (text[:1] in "{[" and _is_json(text)):
         return _JSON
     if language:

@@ -20,6 +20,7 @@ from compileboard.app.analysis.artifacts.labels import TextView, describe_name, 
 from compileboard.app.analysis.artifacts.program import RUNNABLE, build_graph_program
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
 from compileboard.app.analysis.labels import Word
+from compileboard.app.analysis.text.bytecode import Bytecode, is_bytecode, parse_bytecode
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import artifacts, compiles, recompiles, shapes, trace_files
 from compileboard.app.queries.run.artifacts import Artifact, ArtifactRow, Neighbours
@@ -100,6 +101,12 @@ class ArtifactScreen:
         """Return its text laid out for reading."""
         artifact = self.artifact
         return None if artifact.text is None else view_text(artifact.name, artifact.text, artifact.encoding)
+
+    @cached_property
+    def bytecode(self) -> Bytecode | None:
+        """Return its text as instructions, where it is a listing of bytecode."""
+        text = self.artifact.text
+        return parse_bytecode(text) if text is not None and is_bytecode(self.artifact.name) else None
 
     @cached_property
     def metadata(self) -> list[tuple[str, Any]]:
