@@ -71,8 +71,8 @@ def test_the_wrong_operation_is_printed_with_its_error_beside_eagers(
     assert head == "aten.atan.default: error 0.01, eager 2.7e-08."
     assert row.split() == ["atan", "aten.atan.default", "wrong", "0.01", "2.7e-08", "1.1e-06", "yes", "model.py:7"]
     assert counts == "2 operations judged, 0 random, 0 not judged, 3 compiles" and "explains" in table
-    kept = json.loads(next(Path("repro.py.repro").glob("analyze-*.json")).read_text())
-    assert (kept["status"], kept["operation"]) == ("named", "aten.atan.default")
+    stored = json.loads(next(Path("repro.py.repro").glob("analyze-*.json")).read_text())
+    assert (stored["status"], stored["operation"]) == ("named", "aten.atan.default")
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,6 @@ def test_a_body_that_cannot_be_used_saves_nothing(client: FlaskClient, action: s
 def test_what_is_not_there_is_404(client: FlaskClient) -> None:
     for method, address in ((client.get, "odd"), (client.post, "odd/comment")):
         answer = method(f"/api/v1/incidents/{address}", data='{"author": "ci", "text": "x"}')
-        assert (answer.status_code, answer.json["error"][:29]) == (404, "There is no incident odd; wha")
+        assert (answer.status_code, answer.json["error"][:29]) == (404, "There is no incident odd; unc")
     assert client.post(f"{ONE}/odd", data="{}").status_code == 404
     assert client.get(f"{ONE}/comment").status_code == 405
