@@ -114,7 +114,7 @@ def _expected(repro: Repro) -> Failure | None:
 def _describe(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str, Any]:
     """Return the answer as JSON, with the smallest graph as a program that was tried as it stands there."""
     answer = smallest.answer
-    body: dict[str, Any] = {"torch_version": str(torch.__version__), "program": None}
+    body: dict[str, Any] = {"torch_version": str(torch.__version__), "program": None, "operation": None}
     if answer.answers:
         operation = answer.operations[0] if answer.status == MINIFIED and len(answer.operations) == 1 else None
         repro = to_repro(task.repro, level, smallest.module, smallest.inputs, operation)
