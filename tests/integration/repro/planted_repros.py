@@ -30,6 +30,12 @@ def make_repros(path: Path, *names: str) -> dict[str, Repro]:
     return repros
 
 
+def make_repro(gm: Any, inputs: list[Any], **facts: Any) -> Repro:
+    """Make a repro of a wrong answer of a graph of AOTAutograd's."""
+    graph = _write(gm, inputs, inputs)
+    return Repro(ReproManifest("accuracy", "aot", inputs=graph.inputs, **facts), graph.program, values=graph.values)
+
+
 @dataclass
 class _Graph:
     module: Any
