@@ -28,14 +28,16 @@ _WAYS = {"up_is_good": "above 0 is better", "down_is_good": "below 0 is better"}
 Moves = Sequence[tuple[ModelPair, MetricDelta]]
 
 
-def chart_changes(metric: Metric, pairs: Sequence[ModelPair], address: Callable[[ModelPair], str]) -> Chart | None:
-    """Chart each model's change of one metric, the largest first; None where fewer than three have one."""
+def chart_changes(
+    metric: Metric, pairs: Sequence[ModelPair], address: Callable[[ModelPair], str], least: int = LEAST_MODELS
+) -> Chart | None:
+    """Chart each model's change of one metric, the largest first; None where fewer than `least` have one."""
     known = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
     moves = sorted(
         (moved for moved in known if moved[1].change is not None),
         key=lambda moved: (-_percent(moved[1]), moved[0].model),
     )
-    if len(moves) < LEAST_MODELS:
+    if len(moves) < least:
         return None
     positions = {id(pair): n for n, (pair, _delta) in enumerate(moves, start=1)}
     traces = [

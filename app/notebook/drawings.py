@@ -156,7 +156,7 @@ class BoardComparison:
     def figure(self, metric: str | None = None) -> Any:
         """Return the chart of the compare page: each model's change of a metric, the first one where none is given."""
         chosen = choose(self.screen.comparison, metric, DEFAULT_ORDER, False).metrics
-        chart = chart_changes(chosen[0], self.screen.comparison.pairs, lambda _pair: "") if chosen else None
+        chart = chart_changes(chosen[0], self.screen.comparison.pairs, lambda _pair: "", least=1) if chosen else None
         return draw(chart, "; ".join(self.refused) or "No model has this metric on both sides.")
 
     def __repr__(self) -> str:
