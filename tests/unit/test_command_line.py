@@ -35,7 +35,7 @@ def complete(program: str, words: str) -> list[str]:
 
 def test_completing_a_command_imports_none() -> None:
     assert complete("compileboard", "compileboard a") == ["alerts", "audit"]
-    assert complete("compileboard-collect", "compileboard-collect re") == ["retry"]
+    assert complete("compileboard-collect", "compileboard-collect re") == ["retry", "repro"]
 
 
 def test_options_and_choices_are_completed() -> None:
