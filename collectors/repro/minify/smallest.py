@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 from torch._dynamo.debug_utils import NNModuleToString
@@ -76,4 +77,7 @@ def _write_program(repro: Repro, level: str, module: Any) -> str:
     original = repro.text(level)
     start = _MODULE.search(original)
     header = original[: start.start()].rstrip() if start is not None else _HEADER.rstrip()
-    return f"{header}\n\n{NNModuleToString.convert(module, allow_unsafe_repr=True).strip()}\n\nmod = Repro()\n"
+    # Before 2.13 modules that torch cannot construct again were always written by their repr.
+    named = signature(NNModuleToString.convert).parameters
+    allowed = {"allow_unsafe_repr": True} if "allow_unsafe_repr" in named else {}
+    return f"{header}\n\n{NNModuleToString.convert(module, **allowed).strip()}\n\nmod = Repro()\n"
