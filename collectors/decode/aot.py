@@ -21,7 +21,9 @@ WRAPPER_ARTIFACTS = {
     "functionalized_rng_wrapper": "FunctionalizedRngRuntimeWrapper",
     "dedup_wrapper": "AOTDedupeWrapper",
     "synthetic_base_wrapper": "AOTSyntheticBaseWrapper",
+    "debug_assert_wrapper": "DebugAssertWrapper",
 }
+DDP_SPLIT = "optimize_ddp_split_graph"  # the pieces are compiled one after the other, by outputs without values
 MAX_DEPTH = 48  # the deepest real one is 9; what lies deeper is kept as text
 # One look at each character: no alternative can begin again inside what another one gave up.
 _TOKEN = re.compile(
@@ -230,6 +232,7 @@ def summarize(meta: dict[str, Json]) -> dict[str, Json]:
         "saved_unchecked_tensor_count": _number(meta, "num_tensors_saved_with_no_vc_check"),
         "saved_opaque_count": _number(meta, "num_opaque_objects_saved_for_bw"),
         "donated_buffer_count": _length(meta, "bw_donated_idxs"),
+        "donated_buffer_indices": _numbers(meta, "bw_donated_idxs"),
         "backward_mutation_count": _length(meta, "indices_of_inputs_that_requires_grad_with_mutations_in_bw"),
     }
 
@@ -249,6 +252,7 @@ def add_wrappers(summary: dict[str, Json], artifacts: Iterable[str]) -> dict[str
         "deduplicated": "dedup_wrapper" in names,
         "arguments_merged": not names.isdisjoint(("synthetic_base_wrapper", "dedup_wrapper")),
         "rng_functionalized": "functionalized_rng_wrapper" in names,
+        "requires_grad_asserted": "debug_assert_wrapper" in names,
     }
 
 
@@ -388,6 +392,11 @@ def _flag(values: dict[str, Json], name: str) -> bool | None:
 def _number(values: dict[str, Json], name: str) -> Number:
     value = values.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _numbers(values: dict[str, Json], name: str) -> Json:
+    value = values.get(name)
+    return value if isinstance(value, list) and all(type(element) is int for element in value) else None
 
 
 def _length(values: dict[str, Json], name: str) -> Number:

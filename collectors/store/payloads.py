@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compileboard.collectors.decode.aot import WRAPPER_ARTIFACTS, add_wrappers
+from compileboard.collectors.decode.aot import DDP_SPLIT, WRAPPER_ARTIFACTS, add_wrappers
 from compileboard.collectors.decode.caches import Component, parse_components
 from compileboard.collectors.decode.guards.tree import (
     GuardNode,
@@ -15,6 +15,7 @@ from compileboard.collectors.decode.guards.tree import (
 )
 
 __all__ = [
+    "DDP_SPLIT",
     "WRAPPER_ARTIFACTS",
     "Component",
     "GuardNode",

@@ -64,6 +64,65 @@ MERGED = WrapperCost(
 )
 
 
+DEBUG_ASSERT = WrapperCost(
+    title="Inputs are checked at each call (debug_assert)",
+    what="The graph was made for inputs that need no gradient, or are no tensors, and each call checks that they are.",
+    cost="One check in Python for each such input.",
+    avoid="Leave torch._functorch.config.debug_assert off: guards check the same.",
+    wrapper="DebugAssertWrapper",
+)
+
+FAKIFIED = WrapperCost(
+    title="The first call returns outputs without values (DDP)",
+    what="DDPOptimizer cut the graph. Each piece is called once while compiling, so that the next one knows the"
+    " strides that inductor chose.",
+    cost="None after the compile. Such graphs are not stored in AOTAutograd's cache.",
+    avoid="Set torch._dynamo.config.optimize_ddp to False to compile one graph, without overlap of its gradients'"
+    " communication.",
+    wrapper="FakifiedOutWrapper",
+)
+
+LAZY_BACKWARD = WrapperCost(
+    title="Backward compiled at its first call",
+    what="The forward saves no symbolic sizes, so the compiler gets the backward graph when the first backward runs.",
+    cost="The first backward takes its compile time. A graph whose backward never runs never compiles it.",
+    avoid="Nothing needs to be avoided: run one backward before you measure.",
+    wrapper=AUTOGRAD,
+)
+
+EAGER_BACKWARD = WrapperCost(
+    title="Backward compiled together with the forward",
+    what="The forward saves symbolic sizes for the backward, so both graphs are compiled at the first call.",
+    cost="The first call takes the compile time of both, also where no backward follows.",
+    avoid="Call the function under torch.no_grad() where no backward follows.",
+    wrapper=AUTOGRAD,
+)
+
+
+def describe_donated(count: int) -> WrapperCost:
+    """Return what is done about saved tensors that nothing else shares."""
+    return WrapperCost(
+        title=f"Donated buffers: {count}",
+        what="The backward may write its results into these saved tensors: nothing else shares their memory.",
+        cost="None: it saves memory. backward() with retain_graph=True or create_graph=True raises an error.",
+        avoid="Set torch._functorch.config.donated_buffer to False where a graph is run backward more than once.",
+        wrapper=AUTOGRAD,
+    )
+
+
+def describe_tangents(count: int) -> WrapperCost:
+    """Return what is done about gradients that come in."""
+    return WrapperCost(
+        title=f"Gradients are expected in a guessed layout: {count}",
+        what="The backward was traced before any gradient was there: torch guesses that each has the layout, type and"
+        " subclass of its output. Whether a call's gradients had them is not recorded.",
+        cost="A gradient of another layout is copied at each backward. One of another subclass raises an error, unless"
+        " it has __coerce_same_metadata_as_tangent__.",
+        avoid="Pass gradients as laid out as their outputs. Detach outputs that need no gradient.",
+        wrapper=AUTOGRAD,
+    )
+
+
 _WHY_COPIED = {
     "backend": (
         "the caller of AOTAutograd does not let graphs write to inputs (keep_input_mutations is off)",

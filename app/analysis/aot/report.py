@@ -10,10 +10,11 @@ from itertools import starmap
 from typing import Annotated, Any
 
 from compileboard.app.analysis.aot.labels import PLAIN, WrapperCost
+from compileboard.app.analysis.aot.saved import SavedTensors
 from compileboard.app.analysis.aot.wrappers import explain_graph, list_unknown
 from compileboard.app.queries.fields import CompileId, Count, RowId
 from compileboard.app.queries.run.aot import AotGraph
-from compileboard.collectors.store.payloads import add_wrappers
+from compileboard.collectors.store.payloads import DDP_SPLIT, add_wrappers
 
 _EXAMPLES = 5
 
@@ -26,6 +27,7 @@ class AotGraphRow(AotGraph):
     wrappers: Annotated[tuple[str, ...], "torch's names of the wrappers that do something."]
     findings: Annotated[tuple[WrapperCost, ...], "What they do, from the outermost to the innermost."]
     unknown: Annotated[tuple[str, ...], "What torch did not record, a sentence each."]
+    saved: Annotated[SavedTensors | None, "Tensors saved for the backward; null without a recorded backward graph."]
 
 
 @dataclass(frozen=True)
@@ -57,19 +59,27 @@ class RunReport:
 
 
 def explain_graphs(
-    graphs: Sequence[AotGraph], wrappers: Mapping[int, frozenset[str]], configs: Mapping[int, dict[str, Any]]
+    graphs: Sequence[AotGraph],
+    wrappers: Mapping[int, frozenset[str]],
+    configs: Mapping[int, dict[str, Any]],
+    saved: Mapping[int, SavedTensors | None],
 ) -> list[AotGraphRow]:
-    """Explain graphs by their metadata, the wrappers that torch wrote and its configuration, both by compile."""
-    return [_explain(graph, wrappers, configs) for graph in graphs]
+    """Explain graphs by their metadata, the wrappers that torch wrote and its configuration, both by compile.
+
+    `saved` is by graph.
+    """
+    return [_explain(graph, wrappers, configs, saved.get(graph.id)) for graph in graphs]
 
 
 def _explain(
-    graph: AotGraph, wrappers: Mapping[int, frozenset[str]], configs: Mapping[int, dict[str, Any]]
+    graph: AotGraph,
+    wrappers: Mapping[int, frozenset[str]],
+    configs: Mapping[int, dict[str, Any]],
+    saved: SavedTensors | None,
 ) -> AotGraphRow:
-    summary = dict(graph.summary)
     key = graph.compile_key
-    if key is not None and graph.graph_count == 1:
-        summary = add_wrappers(summary, wrappers.get(key, ()))
+    names = wrappers.get(key, frozenset()) if key is not None else frozenset()
+    summary = _add_names(graph.summary, names, graph.graph_count)
     # AOTAutograd's metadata has no field for it; torch sets it from this setting (schemas.py, ViewAndMutationMeta).
     functionalized = configs.get(key, {}).get("functionalize_rng_ops") if key is not None else None
     if summary.get("rng_functionalized") is None and isinstance(functionalized, bool):
@@ -81,7 +91,14 @@ def _explain(
         wrappers=tuple(dict.fromkeys(finding.wrapper for finding in findings)),
         findings=findings,
         unknown=tuple(list_unknown(summary)),
+        saved=saved,
     )
+
+
+def _add_names(summary: Mapping[str, Any], names: frozenset[str], graph_count: int) -> dict[str, Any]:
+    """Add what the names of a compile's artifacts tell: of one graph its wrappers, of each that DDP cut it."""
+    told = add_wrappers(dict(summary), names) if graph_count == 1 else dict(summary)
+    return told | {"first_call_fakified": True} if DDP_SPLIT in names else told
 
 
 def sum_up_graphs(
@@ -96,9 +113,10 @@ def sum_up_graphs(
     costs: dict[str, list[tuple[int, str | None, WrapperCost]]] = {}
     trained_count = plain_count = 0
     for number, key, compile_id, text in rows:
-        names = wrappers.get(key, frozenset()) if key is not None and counts[key] == 1 else frozenset()
+        names = wrappers.get(key, frozenset()) if key is not None else frozenset()
+        names = names if counts[key] == 1 else names & {DDP_SPLIT}
         if (text, names) not in explained:  # a run has few kinds of graphs and may have thousands of them
-            summary = add_wrappers(json.loads(text), names)
+            summary = _add_names(json.loads(text), names, counts[key])
             explained[text, names] = (summary, explain_graph(summary))
         summary, findings = explained[text, names]
         trained_count += summary.get("trained") is True

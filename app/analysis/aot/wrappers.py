@@ -12,7 +12,11 @@ from compileboard.app.analysis.aot.labels import (
     ALIASES,
     AUTOGRAD,
     BASES,
+    DEBUG_ASSERT,
     DUPLICATES,
+    EAGER_BACKWARD,
+    FAKIFIED,
+    LAZY_BACKWARD,
     MERGED,
     ORDINARY,
     PLAIN,
@@ -20,7 +24,9 @@ from compileboard.app.analysis.aot.labels import (
     SAME,
     SYNTHETIC_BASE,
     WrapperCost,
+    describe_donated,
     describe_mutation,
+    describe_tangents,
 )
 
 # Without one of these nobody can say that a graph has nothing but the plain wrapper.
@@ -53,6 +59,8 @@ def explain_graph(summary: Summary) -> list[WrapperCost]:
         *_effects(summary),
     ]
     costs += _autograd(summary)
+    costs += [DEBUG_ASSERT] * (summary.get("requires_grad_asserted") is True)
+    costs += [FAKIFIED] * (summary.get("first_call_fakified") is True)
     if not costs and all(summary.get(name) is not None for name in DECISIVE):
         costs.append(PLAIN)
     return costs
@@ -261,7 +269,7 @@ def _autograd(summary: Summary) -> list[WrapperCost]:
     also = ""
     if summary.get("backward_mutation_count"):
         also = " The backward writes to inputs: it raises an error under create_graph=True."
-    return [
+    costs = [
         WrapperCost(
             title="Forward and backward are one autograd function",
             what=f"Some result needs gradients, so the graph runs as a torch.autograd.Function.{also}",
@@ -271,3 +279,10 @@ def _autograd(summary: Summary) -> list[WrapperCost]:
             wrapper=AUTOGRAD,
         )
     ]
+    if tangents := summary.get("traced_tangent_count"):
+        costs.append(describe_tangents(tangents))
+    if (symints := summary.get("saved_symint_count")) is not None:
+        costs.append(EAGER_BACKWARD if symints else LAZY_BACKWARD)
+    if donated := summary.get("donated_buffer_count"):
+        costs.append(describe_donated(donated))
+    return costs

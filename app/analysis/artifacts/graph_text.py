@@ -120,6 +120,15 @@ def parse_graph(text: str) -> tuple[str, ast.FunctionDef]:
     return graph, _find_forward(graph)
 
 
+def parse_signature(text: str) -> ast.FunctionDef:
+    """Return a graph's forward method without its body, which is most of the text.
+
+    Raises: ValueError for a text that is no graph.
+    """
+    head, colon, _body = text.partition("):\n        ")
+    return parse_graph(f"{head}{colon}pass" if colon else text)[1]
+
+
 def list_types(function: ast.FunctionDef) -> dict[str, str]:
     """List a graph's parameters with their printed types, "" where one has none."""
     return {argument.arg: _annotation(argument) for argument in function.args.args[1:]}

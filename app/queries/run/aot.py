@@ -12,11 +12,11 @@ from typing import Annotated, Any
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.payloads import WRAPPER_ARTIFACTS
+from compileboard.collectors.store.payloads import DDP_SPLIT, WRAPPER_ARTIFACTS
 
 CONFIG_ARTIFACT = "torch._functorch.config"
 _MOST = 20_000
-_WRAPPERS = ", ".join(f"'{name}'" for name in WRAPPER_ARTIFACTS)
+_WRAPPERS = ", ".join(f"'{name}'" for name in (*WRAPPER_ARTIFACTS, DDP_SPLIT))
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,18 @@ where run_id = :run_id
 order by name, id
 limit :limit
 """  # noqa: S608  our own names
+BACKWARD_SQL = """
+select t.body
+from artifacts as m
+join artifacts as a on a.compile_key = m.compile_key
+join payloads as t on t.id = a.payload_id
+where m.id = :artifact_id
+  and a.name = 'aot_backward_graph'
+  and a.process_id = m.process_id
+  and a.sequence > m.sequence
+order by a.sequence
+limit 1
+"""
 CONFIG_SQL = """
 select t.id, t.body
 from artifacts as a
@@ -125,6 +137,15 @@ def read_configs(connection: sqlite3.Connection, compile_keys: Iterable[int]) ->
             known[row["id"]] = _load(row["body"])
         configs[key] = known[row["id"]]
     return configs
+
+
+def read_backward(connection: sqlite3.Connection, artifact_id: int) -> str | None:
+    """Read the backward graph that torch wrote after a graph's metadata, where it is kept."""
+    row = connection.execute(BACKWARD_SQL, {"artifact_id": artifact_id}).fetchone()
+    try:
+        return None if row is None else unpack(row["body"])
+    except ValueError:
+        return None
 
 
 def _load(body: bytes) -> dict[str, Any]:

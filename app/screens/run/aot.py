@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compileboard.app.analysis.aot.report import AotGraphRow, RunReport, explain_graphs, sum_up_graphs
+from compileboard.app.analysis.aot.saved import SavedTensors, measure_saved
 from compileboard.app.queries.page import Page
-from compileboard.app.queries.run import aot
+from compileboard.app.queries.run import aot, shapes
 from compileboard.app.queries.run.aot import AotGraph
 
 
@@ -47,4 +48,13 @@ def _explain(
     reader: sqlite3.Connection, graphs: Sequence[AotGraph], wrappers: Mapping[int, frozenset[str]]
 ) -> list[AotGraphRow]:
     unsure = {row.compile_key for row in graphs if row.compile_key and row.summary.get("rng_functionalized") is None}
-    return explain_graphs(graphs, wrappers, aot.read_configs(reader, sorted(unsure)))
+    saved = {graph.id: _measure(reader, graph) for graph in graphs if graph.summary.get("trained")}
+    return explain_graphs(graphs, wrappers, aot.read_configs(reader, sorted(unsure)), saved)
+
+
+def _measure(reader: sqlite3.Connection, graph: AotGraph) -> SavedTensors | None:
+    text = aot.read_backward(reader, graph.artifact_id)
+    if text is None or graph.compile_key is None:
+        return None
+    symbols = shapes.list_values(reader, graph.compile_key)
+    return measure_saved(text, symbols, graph.summary.get("donated_buffer_indices"))
