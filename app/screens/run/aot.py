@@ -6,11 +6,14 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from compileboard.app.analysis.aot.errors import WrapperError, explain_errors
 from compileboard.app.analysis.aot.report import AotGraphRow, RunReport, explain_graphs, sum_up_graphs
 from compileboard.app.analysis.aot.saved import SavedTensors, measure_saved
 from compileboard.app.queries.page import Page
-from compileboard.app.queries.run import aot, shapes
+from compileboard.app.queries.run import aot, failures, shapes
 from compileboard.app.queries.run.aot import AotGraph
+
+_MOST_FAILURES = 100
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class AotScreen:
     report: RunReport
     graphs: Sequence[AotGraphRow]
     next: str | None
+    errors: Sequence[WrapperError]
 
 
 def build_aot(reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25) -> AotScreen:
@@ -30,7 +34,8 @@ def build_aot(reader: sqlite3.Connection, run_id: str, cursor: str | None = None
     wrappers = aot.list_wrappers(reader, run_id)
     page = aot.list_aot_graphs(reader, run_id, cursor, limit)
     report = sum_up_graphs(aot.list_summaries(reader, run_id), wrappers)
-    return AotScreen(report, _explain(reader, page.rows, wrappers), page.next)
+    errors = explain_errors(failures.list_runtime_failures(reader, run_id, _MOST_FAILURES))
+    return AotScreen(report, _explain(reader, page.rows, wrappers), page.next, errors)
 
 
 def list_graph_reports(
