@@ -11,6 +11,7 @@ from typing import Any
 
 _REGISTERED = re.compile(r"registered at (.+?\.py):\d+")
 _OURS = ("torch", "functorch", "triton", "collectors", "compileboard", "_compileboard", "sympy", "builtins")
+_MAIN = ("__main__", "__mp_main__")  # the second where multiprocessing has prepared for its children
 _STANDARD = sys.stdlib_module_names - {"__main__"}
 _BUILT_IN = frozenset(("aten", "prims", "prim", "inductor", "inductor_prims", "higher_order", "profiler", "debugprims"))
 _TABLES = (("torch._inductor.lowering", "lowerings"), ("torch._inductor.decomposition", "decompositions"))
@@ -27,7 +28,13 @@ def list_preload(graph: Any, backend: Any = None) -> tuple[str, ...]:
 
 def _of_operations(graph: Any) -> Iterator[str]:
     targets = {node.target for node in graph.graph.nodes if node.op == "call_function"} if graph is not None else set()
-    yield from operation_modules({str(getattr(target, "_schema", target)).partition("(")[0] for target in targets})
+    yield from operation_modules(set(map(_schema_name, targets)))
+
+
+def _schema_name(target: Any) -> str:
+    """Return "planted::crash.out" of an operation, "planted::crash" of its packet, as dynamo's graphs have it."""
+    name = getattr(target, "_schema", None) or getattr(target, "_qualified_op_name", target)
+    return str(name).partition("(")[0]
 
 
 def operation_modules(names: Iterable[str]) -> Iterator[str]:
@@ -67,7 +74,7 @@ def _of_function(function: Any) -> Iterator[str]:
     name = getattr(function, "__module__", None) or type(function).__module__
     if not isinstance(name, str) or name.split(".")[0] in _OURS or name.split(".")[0] in _STANDARD:
         return
-    if name == "__main__":
+    if name in _MAIN:
         path = getattr(sys.modules.get("__main__"), "__file__", None)
         if path:
             yield relative_path(path)
@@ -81,7 +88,7 @@ def _of_file(path: str) -> Iterator[str]:
         return
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and name != "__main__" and os.path.abspath(file) == absolute:
+        if isinstance(file, str) and name not in _MAIN and os.path.abspath(file) == absolute:
             yield name
             return
     if os.path.exists(absolute):

@@ -137,6 +137,26 @@ torch.compile(lambda x: (copy(x.sin()) * 3).sum())(x).backward()
     assert "mine.broken" in repro.program and repro.manifest.preload == ("program.py",)
 
 
+def test_the_script_that_registered_an_operation_is_named_for_the_graph_of_dynamo(tmp_path: Path) -> None:
+    program = write(
+        tmp_path,
+        f"""{RUNTIME}
+import sys
+sys.modules["__mp_main__"] = sys.modules["__main__"]
+library = torch.library.Library("mine", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+
+def refuse(graph, inputs):
+    raise ValueError("refused")
+refuse.__module__ = "torch"
+torch.compile(lambda x: torch.ops.mine.twice(x).sin(), backend=refuse)(x)
+""",
+    )
+    (repro,) = observe(tmp_path, program).repros
+    assert repro.manifest.level == "dynamo" and repro.manifest.preload == ("program.py",)
+
+
 def test_a_process_captures_a_bounded_number_each_once(tmp_path: Path) -> None:
     spooled = observe(tmp_path, write(tmp_path, REFUSED), str(MOST_REPROS + 2), "again")
     assert spooled.stdout.split() == ["BackendCompilerFailed"] * (MOST_REPROS + 2)
