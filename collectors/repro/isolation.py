@@ -35,11 +35,13 @@ from typing import Any, NoReturn
 
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.runs.program import end_with, signal_name
+from compileboard.collectors.spool.folders import home
 from compileboard.start import shared_command
 
 OK, RAISED, SIGNAL, TIMED_OUT, OUT_OF_MEMORY = "ok", "raised", "signal", "timed out", "out of memory"
 DEFAULT_SECONDS = 120.0
 MOST_TEXT_CHARS = 8_000  # of a message; head and tail of a longer one
+_PRELOADING = "preloading "
 _STEP_S = 0.05
 _END_PATIENCE_S = 2.0
 _NO_ROOM = ("alloc", "out of memory", "cannot allocate", "memory exhausted")
@@ -185,6 +187,7 @@ def run_task(
             "preload": [*repro.manifest.preload, *preload],
             "device": device,
             "cwd": os.getcwd(),
+            "probes": str(home(environment) / "repro" / "processor"),
         }
         (folder / "job.pickle").write_bytes(pickle.dumps(job))
         reading, writing = os.pipe()
@@ -205,13 +208,20 @@ def run_task(
             raise NotRunnable(f"no process can be started ({error})") from None
         finally:
             os.close(writing)
+        stage = ""
+
+        def note(message: dict[str, Any]) -> None:
+            nonlocal stage
+            stage = message.get("stage", stage)
+            on_progress(message)
+
         try:
-            result = _follow(driver, reading, on_progress)
+            result = _follow(driver, reading, note)
         finally:
             os.close(reading)
             _end_driver(driver)
         if result is None:
-            raise NotRunnable(_describe_end(driver.returncode, _tail(folder / "driver.txt")))
+            raise NotRunnable(_describe_end(driver.returncode, stage, _tail(folder / "driver.txt")))
         if "cannot" in result:
             raise NotRunnable(str(result["cannot"]))
         answer: dict[str, Any] = result["result"]
@@ -290,10 +300,11 @@ def _end_driver(driver: subprocess.Popen[bytes]) -> None:
     driver.wait()
 
 
-def _describe_end(code: int | None, tail: str) -> str:
+def _describe_end(code: int | None, stage: str, tail: str) -> str:
     last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "it printed nothing")
     ended = f"was ended by {signal_name(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
-    return f"the process that loads the repro {ended}: {last[:300]}"
+    advice = _advise(stage.removeprefix(_PRELOADING).partition(":")[0]) if stage.startswith(_PRELOADING) else ""
+    return f"the process that loads the repro {ended} while {stage or 'starting'}: {last[:300]}{advice}"
 
 
 # --- in the driver
@@ -339,7 +350,13 @@ def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str
     write({"stage": "loading torch"})
     device = job["device"] or _find_device(repro)
     prepare_torch(device)
-    preload_modules(job["preload"], job["cwd"])
+    if job["preload"]:
+        write({"deadline_s": job["limits"].seconds, "what": "preloading"})
+        preload_modules(job["preload"], job["cwd"], lambda name: write({"stage": f"{_PRELOADING}{name}"}))
+        write({"deadline_s": None})
+    if device == "cpu":
+        write({"stage": "asking what the processor can do"})
+        _probe_processor(job["probes"])
     module, _, name = job["target"].partition(":")
     trials = Trials(job["limits"], folder, device)
     task = ReproTask(repro, job["options"], trials, job["limits"], folder, write, job["device"])
@@ -371,24 +388,47 @@ def prepare_torch(device: str) -> None:
     import torch._inductor.compile_fx
 
 
-def preload_modules(names: Sequence[str], cwd: str) -> None:
+def _probe_processor(folder: str) -> None:
+    """Ask inductor what the processor can do, for all trials: 11 s in an empty cache folder, 1 s in this one."""
+    own = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    with contextlib.suppress(Exception):  # else each trial asks
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        try:
+            import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
+        finally:
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = own
+
+
+def preload_modules(names: Sequence[str], cwd: str, report: Callable[[str], None] = lambda _: None) -> None:
     """Import what registers operations, lowerings, backends: modules or files; `name:function` calls a function too.
 
+    Nothing is compiled meanwhile: a script that does its work when it is imported would fail here as it did.
     Raises: NotRunnable.
     """
+    dynamo = import_module("torch._dynamo")
     modules: dict[str, Any] = {}  # a file that is named twice is run once
     for name in dict.fromkeys(names):
+        report(name)
         source, _, function = name.partition(":")
         key = os.path.realpath(os.path.join(cwd, source)) if source.endswith(".py") else source
         try:
             if key not in modules:
-                modules[key] = _load_file(source, cwd) if source.endswith(".py") else import_module(source)
+                with dynamo.config.patch(disable=True):
+                    modules[key] = _load_file(source, cwd) if source.endswith(".py") else import_module(source)
             if function:
                 getattr(modules[key], function)()
         except ModuleNotFoundError as error:
             raise NotRunnable(f"cannot preload {name}: {describe_absent(error)}") from None
-        except Exception as error:
-            raise NotRunnable(f"cannot preload {name}: {_describe(error)}") from None
+        except NotRunnable:
+            raise
+        except (Exception, SystemExit) as error:
+            raise NotRunnable(f"cannot preload {name}: {_describe(error)}{_advise(source)}") from None
+
+
+def _advise(name: str) -> str:
+    is_script = name.endswith(".py")
+    return "; what registers nothing belongs below `if __name__ == '__main__':`" if is_script else ""
 
 
 def _load_file(name: str, cwd: str) -> Any:

@@ -90,3 +90,10 @@ def describe(repro: Any) -> list[Any]:
     return [
         [str(getattr(value, "shape", value)), str(getattr(fake, "shape", fake))] for value, fake in zip(inputs, values)
     ] + [[str(node.meta["val"].shape)] for node in gm.graph.nodes if node.name == "constant_pad_nd"]
+
+
+def read_processor(_: ReproTask) -> dict[str, Any]:
+    """Say whether the driver knows what the processor can do, so that trials do."""
+    import torch._inductor.cpu_vec_isa as probe
+
+    return {"is_known": probe.valid_vec_isa_list.cache_info().currsize > 0}

@@ -97,6 +97,38 @@ def test_preloaded_file_is_run_once_however_often_it_is_named(tmp_path: Path) ->
     assert _run("read_preloaded", preload=[script, f"{script}:more"]) == {"ran": "xy"}
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "import os; os._exit(3)",
+            r"ended with exit code 3 while preloading \S+mine.py: it printed nothing; what regis",
+        ),
+        (
+            "import sys; sys.exit()",
+            r"cannot preload \S+mine.py: SystemExit; what registers nothing belongs below `if __",
+        ),
+        ("while True: pass", "preloading did not end within the time limit; --timeout allows more"),
+    ],
+)
+def test_preloaded_script_that_ends_or_never_ends_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(NotRunnable, match=sentence):
+        _run("read_preloaded", seconds=3, preload=[str(tmp_path / "mine.py")])
+
+
+def test_preloaded_script_compiles_nothing(tmp_path: Path) -> None:
+    compiled = "import torch\n@torch.compile(backend=lambda *_: 1 / 0)\ndef f(x): return x + 1\nf(torch.ones(2))\n"
+    (tmp_path / "mine.py").write_text(f"{compiled}open('ran', 'a').write('x')\n")
+    assert _run("read_preloaded", preload=[str(tmp_path / "mine.py")]) == {"ran": "x"}
+
+
+def test_processor_is_asked_once_for_all_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPILEBOARD_HOME", str(tmp_path / "home"))
+    assert _run("read_processor") == {"is_known": True}
+    assert list((tmp_path / "home/repro/processor").iterdir())
+
+
 def test_device_that_is_not_here_is_one_sentence() -> None:
     with pytest.raises(NotRunnable, match=r"needs cuda:9, and this machine has \d+ GPUs; try --device cpu"):
         _run("try_all", device="cuda:9")
