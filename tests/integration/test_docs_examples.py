@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,9 +116,9 @@ def run_command(command: str, folder: Path, environment: dict[str, str]) -> tupl
     with process:
         for line in process.stdout:
             lines.append(line.rstrip("\n"))
-            if "Ctrl+C" in line:
-                time.sleep(0.1)
-                process.send_signal(signal.SIGINT)
+            if address := re.search(r"at (http://\S+) \(Ctrl\+C", line):
+                with urllib.request.urlopen(address[1], timeout=60):  # a worker that answers can be stopped
+                    process.send_signal(signal.SIGINT)
     return process.returncode, lines
 
 
