@@ -1,6 +1,6 @@
 """What AOTAutograd's wrappers raise around compiled code, recognised by torch's message.
 
-Source: torch/_functorch/_aot_autograd/runtime_wrappers.py (2.6 to 2.13)
+Source: torch/_functorch/_aot_autograd/runtime_wrappers.py of 2.13
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from compileboard.app.queries.run.failures import FailureRow
 
 _FRAME = re.compile(r'^ *File "([^"]+)", line \d+', re.MULTILINE)
 _WRAPPERS = re.compile(r"[/\\]_functorch[/\\]_aot_autograd[/\\]")
-# Part of torch's message → what it means, what to do.
+# Part of torch's message → what it means, how to avoid it.
 _KNOWN = (
     (
         "guessed its\nmetadata incorrectly",
         "The backward was compiled for a gradient of another type or subclass than the one that came.",
-        "Detach outputs that need no gradient, or give the subclass __coerce_same_metadata_as_tangent__.",
+        "Torch's message names the remedies: detach the output, or __coerce_same_metadata_as_tangent__.",
     ),
     (
         "compiled with non-empty donated buffers",
         "The backward ran with retain_graph or create_graph, but writes over tensors that were saved for it.",
-        "Set torch._functorch.config.donated_buffer to False.",
+        "Torch's message names the setting: torch._functorch.config.donated_buffer to False.",
     ),
     (
         "is a view and is being modified inplace",
@@ -44,7 +44,7 @@ class WrapperError:
 
     failure: FailureRow
     meaning: Annotated[str, "What it means. Empty for a message that is not known."]
-    fix: Annotated[str, "What to do. Empty for a message that is not known."]
+    fix: Annotated[str, "How to avoid it. Empty for a message that is not known."]
 
 
 def explain_errors(failures: list[FailureRow]) -> list[WrapperError]:

@@ -4,7 +4,7 @@ The text names each input's type, sizes, strides and device, so no value is need
 fixed sizes and single symbols and makes contiguous tensors: sizes of symbols are put in as numbers, and what it does
 not make (strides, constants, expressions, nested graphs) the program makes itself.
 
-Source: torch/_dynamo/debug_utils.py aot_graph_input_parser (2.4 to 2.13)
+Source: torch/_dynamo/debug_utils.py aot_graph_input_parser of 2.11 and 2.13
 """
 
 from __future__ import annotations
