@@ -1,0 +1,43 @@
+"""Repros captured on an H100 with torch 2.11: tests/programs/planted_cuda.py, recorded and exported."""
+
+from __future__ import annotations
+
+import pytest
+
+from compileboard.collectors.repro.loading import load_path
+from tests.tools.observed import ROOT
+
+CAPTURED = ROOT / "tests" / "data" / "repros" / "cuda"
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "error_type", "message"),
+    [
+        ("relu_compile_error", "compile", "RuntimeError", "Failed to import "),
+        ("relu_runtime_error", "runtime", "AcceleratorError", "CUDA error: device-side assert triggered"),
+        ("relu_accuracy", "accuracy", "AccuracyError", "output 0: error 0.09387 beside eager's own"),
+        ("relu_accuracy_cudagraphs", "accuracy", "AccuracyError", "output 0: error 0.09387 beside eager's own"),
+        ("illegal_memory_access", "runtime", "AcceleratorError", ILLEGAL),
+        ("illegal_memory_access_cudagraphs", "runtime", "AcceleratorError", ILLEGAL),
+    ],
+)
+def test_a_failure_on_cuda_is_captured_with_its_graph(name: str, kind: str, error_type: str, message: str) -> None:
+    repro = load_path(CAPTURED / f"{name}.tar.gz")
+    manifest = repro.manifest
+    assert (manifest.kind, manifest.error_type) == (kind, error_type)
+    assert (manifest.message or "").startswith(message)
+    late = name == "illegal_memory_access"  # the others were reported while the graph ran again
+    assert manifest.is_asynchronous == late
+    assert (manifest.device, manifest.level, manifest.node_count) == ("NVIDIA H100 80GB HBM3", "aot", 12)
+    assert {entry.device for entry in manifest.inputs} == {"cuda:0"}
+    assert "torch.ops.aten.relu.default" in repro.program and repro.dynamo_program is not None
+
+
+def test_values_of_cuda_inputs_are_kept_unless_the_device_failed() -> None:
+    states = {
+        path.name.removesuffix(".tar.gz"): {entry.values for entry in load_path(path).manifest.inputs}
+        for path in CAPTURED.iterdir()
+    }
+    with_values = {name for name, values in states.items() if values == {"kept"}}
+    assert with_values == {"relu_compile_error", "relu_accuracy", "relu_accuracy_cudagraphs"}
