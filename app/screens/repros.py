@@ -58,6 +58,9 @@ def build_failure_list(
     return FailureListScreen(page, repros.list_choices(engine), sort or repros.DEFAULT_ORDER)
 
 
+COMPARED = {"error": "Error", "eager_error": "Eager's error", "limit": "Limit", "verdict": "Verdict"}
+
+
 @dataclass(frozen=True)
 class ReproScreen:
     """One repro with all that is known of it."""
@@ -104,6 +107,15 @@ class ReproScreen:
     def analysis(self) -> Analysis | None:
         """Return the newest answer of `analyze`."""
         return next((read_analysis(result) for result in self.results if result.command == "analyze"), None)
+
+    @property
+    def compared(self) -> list[tuple[str, object]]:
+        """List what a comparison measured, under its names on screen."""
+        accuracy = self.repro.manifest.accuracy
+        wrong = accuracy.get("wrong")
+        names = ", ".join(map(str, wrong)) if isinstance(wrong, list) else wrong
+        facts = [(label, accuracy.get(name)) for name, label in COMPARED.items()]
+        return [(label, value) for label, value in (*facts, ("Wrong values", names)) if value is not None]
 
     @property
     def divergences(self) -> list[OperationText]:

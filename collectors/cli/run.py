@@ -228,6 +228,12 @@ def closing_lines(database: str, run_id: str) -> list[str]:
             lines.append(
                 f"try fix {summary.fix_to_try} on a copy of the source: {collector_command(*words, database=database)}"
             )
+        if len(summary.repros) == 1:
+            command = collector_command("repro", "run", summary.repros[0].id, database=database)
+            lines.append(f"the graph that failed can be run again: {command}")
+        elif summary.repros:
+            command = collector_command("repro", "list", "--run", run_id, database=database)
+            lines.append(f"{len(summary.repros)} graphs that failed can be run again: {command}")
         return [line for line in lines if line]
     doctor = collector_command("doctor", database=database)
     if summary.torch_version:

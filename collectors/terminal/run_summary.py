@@ -20,6 +20,7 @@ from compileboard.collectors.spool.folders import ULID_ALPHABET
 from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.process_names import load_process_names
+from compileboard.collectors.store.repros import ReproLine, list_repros
 from compileboard.collectors.terminal import command_hints
 
 MOST_OUTCOMES = 12
@@ -130,6 +131,7 @@ class RunSummary:
     outcomes: list[CountedItem] = field(default_factory=list)
     geomeans: list[CountedItem] = field(default_factory=list)
     cliffs: list[CountedItem] = field(default_factory=list)
+    repros: list[ReproLine] = field(default_factory=list)
 
     def headline(self) -> list[tuple[str, str]]:
         """Pair each headline number with its name."""
@@ -329,6 +331,7 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         failures=_top_failures(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
         cliffs=_stack_cliffs(connection, row["id"]),
+        repros=list_repros(connection, row["id"]),
         outcomes=[CountedItem(text, count) for text, count in count_outcomes(connection, row["id"])],
         geomeans=[
             CountedItem(f"{geomean:.3f}×  {name}", count)

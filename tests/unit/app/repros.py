@@ -80,7 +80,7 @@ WRONG: dict[str, Any] = {
     "message": "bad accuracy 0.01",
     "phase": "forward",
     "operation": "aten.atan.default",
-    "accuracy": {"rms": 0.01, "tolerance": 0.001},
+    "accuracy": {"error": "0.01", "eager_error": "2.7e-08", "limit": "0.001", "wrong": ["output 0", "input 1"]},
 }
 MINIMAL = "class Repro(torch.nn.Module):\n    def forward(self, x):\n        return (torch.ops.aten.atan.default(x),)\n"
 FRAME: dict[str, Any] = {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import sqlite3
@@ -12,6 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.cli.main import main
+from compileboard.collectors.cli.run import closing_lines
 from compileboard.collectors.contract.events import ReproCaptured
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
@@ -230,3 +232,17 @@ def test_ten_thousand_repros_take_no_time(client: FlaskClient, store: sqlite3.Co
         started = time.perf_counter()
         assert client.get(address).status_code == 200
         assert time.perf_counter() - started < 0.6, address  # 0.15 s on a machine of its own
+
+
+def test_a_wrong_answers_figures_have_names(client: FlaskClient, store: sqlite3.Connection) -> None:
+    text = read_text(client, f"/repros/{ACCURACY_REPRO}")
+    assert "Eager's error 2.7e-08" in html.unescape(text) and "Wrong values output 0, input 1" in text
+    hostile = add_repro(store, "R9", message="other", accuracy={"wrong": 7, "error": ["<b>"], "limit": None})
+    assert "Wrong values 7" in read_text(client, f"/repros/{hostile}")
+
+
+def test_a_run_ends_with_the_command_for_its_repros(store: sqlite3.Connection, database: Path) -> None:
+    assert f" repro list --run {RUN} --db " in closing_lines(str(database), RUN)[-1]
+    store.execute("delete from repros where position = 0")
+    store.commit()
+    assert f" repro run {ACCURACY_REPRO} --db " in closing_lines(str(database), RUN)[-1]
