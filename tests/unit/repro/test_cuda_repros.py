@@ -31,7 +31,7 @@ def test_a_failure_on_cuda_is_captured_with_its_graph(name: str, kind: str, erro
     assert manifest.is_asynchronous == late
     assert (manifest.device, manifest.level, manifest.node_count) == ("NVIDIA H100 80GB HBM3", "aot", 12)
     assert {entry.device for entry in manifest.inputs} == {"cuda:0"}
-    assert "torch.ops.aten.relu.default" in repro.program and repro.dynamo_program is not None
+    assert "torch.ops.aten.relu.default" in repro.program
 
 
 def test_values_of_cuda_inputs_are_kept_unless_the_device_failed() -> None:
