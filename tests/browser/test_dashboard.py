@@ -201,7 +201,7 @@ def test_charts_are_drawn_where_they_are_promised(tab: Page, address: str) -> No
         tab.locator("[data-drawn=yes] .main-svg").first.wait_for()
         plots = tab.locator("[data-chart]").count()
         assert plots >= least, page
-        tab.locator("[data-chart]:not([data-drawn])").first.wait_for(state="detached")
+        tab.locator("[data-chart]:not([data-drawn]):visible").first.wait_for(state="detached")
         marks = tab.locator("[data-chart] :is(.point, .points path, .js-line)").count()
         assert marks >= plots, page
 
@@ -287,7 +287,7 @@ def test_no_page_scrolls_sideways_on_a_phone(open_tab: Callable[..., Page], addr
     page = open_tab(400)
     for path in _detail_pages(page, address):
         page.goto(f"{address}{path}")
-        page.locator("[data-chart]:not([data-drawn])").first.wait_for(state="detached")
+        page.locator("[data-chart]:not([data-drawn]):visible").first.wait_for(state="detached")
         over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert over <= 0, path
 

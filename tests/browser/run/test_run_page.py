@@ -32,7 +32,7 @@ def test_run_page_walks_through_every_tab_view_and_explorer(tab: Page, address: 
     for view in ("compiles", "environment"):
         tab.goto(f"{address}/runs/{RUN}?tab={view}")
         addresses += [str(link.get_attribute("href")) for link in tab.locator(".switch").first.locator("a").all()]
-    assert len(set(addresses)) == 6 + 5 + 2 + 1  # tabs; explorers; stacks and failures; processes
+    assert len(set(addresses)) == 6 + 6 + 2 + 1  # tabs; explorers; stacks and failures; processes
     for link in addresses:
         tab.goto(f"{address}{link}")
         opened = tab.locator(".tabs [aria-current=page], .switch [aria-current=page]").last
