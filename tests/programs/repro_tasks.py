@@ -93,7 +93,7 @@ def describe(repro: Any) -> list[Any]:
 
 
 def read_processor(_: ReproTask) -> dict[str, Any]:
-    """Say whether the driver knows what the processor can do, so that trials do."""
+    """Return whether the driver knows what the processor can do, so that trials do."""
     import torch._inductor.cpu_vec_isa as probe
 
     return {"is_known": probe.valid_vec_isa_list.cache_info().currsize > 0}
