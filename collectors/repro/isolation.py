@@ -104,6 +104,12 @@ class Trials:
         if self._server is None:
             self._server = _ForkServer(self)
 
+    def close(self) -> None:
+        """End the process that later trials are forked from; it ends with this one at the latest."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
     def run(self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None) -> Outcome:
         """Call a function in a child of its own; return how that ended.
 
@@ -639,13 +645,15 @@ class _ForkServer:
 
     trials: Trials
     _descriptor: int = field(init=False)
+    _pid: int = field(init=False)
 
     def __post_init__(self) -> None:
         import socket
 
         ours, theirs = socket.socketpair()
         owner = os.getpid()
-        if os.fork() == 0:
+        self._pid = os.fork()
+        if self._pid == 0:
             ours.close()
             with contextlib.suppress(BaseException):
                 end_with(owner)
@@ -653,6 +661,11 @@ class _ForkServer:
             os._exit(0)
         theirs.close()
         self._descriptor = ours.detach()
+
+    def close(self) -> None:
+        """End it: it reads the end of its requests."""
+        os.close(self._descriptor)
+        os.waitpid(self._pid, 0)
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits) -> Outcome:
         """Have a trial forked there."""

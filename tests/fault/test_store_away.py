@@ -156,7 +156,7 @@ def test_a_full_spool_disk_is_a_counted_loss(workplace: Workplace, small_disk: P
     assert run["loss_count"] == sum(losses.values())
     assert run["compile_count"] > 20
     shown = workplace.collect("show", run["id"], "--db", workplace.database)
-    assert f"{run['loss_count']} records were lost" in shown.stdout
+    assert f"{run['loss_count']} records were dropped" in shown.stdout
 
 
 def test_a_deleted_spool_is_made_again_and_the_loss_is_counted(workplace: Workplace) -> None:

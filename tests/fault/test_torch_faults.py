@@ -46,7 +46,7 @@ def test_a_hook_that_fails_is_a_loss_that_is_shown(workplace: Workplace) -> None
     losses = workplace.losses()
     assert losses == {"hook: ZeroDivisionError: division by zero": sum(losses.values())}
     shown = workplace.collect("show", workplace.only_run()["id"], "--db", workplace.database).stdout
-    assert f"{sum(losses.values())} records were lost" in shown
+    assert f"{sum(losses.values())} records were dropped" in shown
 
 
 def test_a_silenced_trace_logger_is_said(workplace: Workplace) -> None:

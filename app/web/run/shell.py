@@ -47,7 +47,7 @@ class RunTabs:
     @property
     def title(self) -> str:
         """Return the label of what is open."""
-        entries = (*self.views, *self.row, *self.menu)
+        entries = (*self.row, *self.menu, *self.views)
         return next((entry.label for entry in entries if entry.key == self.current), "Search")
 
     @property

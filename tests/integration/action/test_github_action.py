@@ -137,7 +137,10 @@ def test_a_command_that_fails_fails_the_job_and_replaces_what_the_comment_said(j
         ({"command": ""}, "nothing to measure; expected --bench 'OPTIONS' or --command 'COMMAND', one of both"),
         ({"command": "'"}, "--command ': No closing quotation"),
         ({"command": "true", "base": "nowhere"}, "there is no commit 'nowhere' in this clone or its origin"),
-        ({"bench": "--only path:none.py"}, "ended with exit code 2 before it recorded the checkout; the job's log"),
+        (
+            {"bench": "--only path:none.py"},
+            "ended with exit code 2 before it recorded the checkout; the reason is in the job's log",
+        ),
     ],
 )
 def test_what_is_not_measured_says_why_in_the_summary(job: Job, inputs: dict[str, str], sentence: str) -> None:

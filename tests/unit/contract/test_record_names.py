@@ -35,7 +35,7 @@ def test_the_tap_takes_every_artifact_that_becomes_an_event() -> None:
 def test_no_module_has_a_records_name_of_its_own() -> None:
     """Neither the decoder nor a hook may know a name that the list does not have."""
     names = record_names.EVENTS | record_names.HOOK_RECORDS | record_names.SYMBOLS.keys() | record_names.GUARDS
-    names -= {"config", "snapshot", "process_started", "cudagraph_skip"}  # words of other things too
+    names -= {"config", "snapshot", "process_started", "cudagraph_skip", "repro"}  # words of other things too
     homes = {
         str(path.relative_to(ROOT))
         for folder in ("observe", "decode", "spool", "sources", "pipeline")

@@ -262,7 +262,10 @@ def test_a_graph_is_pickled_to_trials_that_were_forked_before(tmp_path: Path) ->
     graph.output((graph.call_function(torch.ops.aten.view.default, (value, [7])),))
     trials = Trials(TrialLimits(60), tmp_path)
     trials.needs_fork_server()
-    smallest = minify(torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), DeviceTrials(trials))
+    try:
+        smallest = minify(torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), DeviceTrials(trials))
+    finally:
+        trials.close()
     assert smallest.answer.operations == ("aten.view.default",)
     assert smallest.failure.error_type == "RuntimeError" and smallest.answer.fails_in_eager
 
