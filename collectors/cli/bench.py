@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import click
@@ -18,7 +18,7 @@ from compileboard.collectors.bench.execution.diff_branch import measure_both
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.plan.models import ModelRef, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
-from compileboard.collectors.bench.plan.request import GROUPS, REMOVED_FLAGS, REQUESTED, BenchRequest
+from compileboard.collectors.bench.plan.request import GROUPS, REQUESTED, BenchRequest
 from compileboard.collectors.bench.plan.resume import find_before
 from compileboard.collectors.bench.plan.settings import (
     SETTINGS,
@@ -28,6 +28,7 @@ from compileboard.collectors.bench.plan.settings import (
     list_torch_variables,
 )
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
+from compileboard.collectors.bench.plan.upstream_flags import REFUSED, TAKEN, VALUED
 from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import parse_only
 from compileboard.collectors.cli.common import db_option, print_message
@@ -69,9 +70,36 @@ def _list_options(name: str, declared: Declaration, default: Any) -> Iterator[Op
     yield Option([*declared.flags, name], help=declared.help, **rest)
 
 
-def _refuse(ctx: click.Context, param: click.Parameter, given: bool) -> None:
+class BenchCommand(Command):
+    """A command that takes upstream's spellings: `--batch_size` is `--batch-size`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments with each flag's underscores as hyphens."""
+        return super().parse_args(ctx, [self._respell(word) for word in args])
+
+    def _respell(self, word: str) -> str:
+        flag, equals, value = word.partition("=")
+        respelled = flag.replace("_", "-")
+        known = (respelled in param.opts for param in self.params)
+        return f"{respelled}{equals}{value}" if flag.startswith("--") and any(known) else word
+
+
+def _refuse(ctx: click.Context, param: click.Parameter, given: object) -> None:
     if given:
-        ctx.fail(f"{param.opts[0]} {REMOVED_FLAGS[param.opts[0]]}")
+        ctx.fail(f"{param.opts[0]} {REFUSED[param.opts[0]]}")
+
+
+def _ignore(ctx: click.Context, param: click.Parameter, given: object) -> None:
+    if given:
+        print_message(f"{param.opts[0]} is not needed: {TAKEN[param.opts[0]]}")
+
+
+def _list_foreign(own: Collection[str]) -> Iterator[Option]:
+    """Make options of upstream's flags that are none of ours: each says what there is instead."""
+    for flags, callback in ((TAKEN, _ignore), (REFUSED, _refuse)):
+        for flag in flags:
+            if flag not in own:
+                yield Option([flag], is_flag=flag not in VALUED, hidden=True, expose_value=False, callback=callback)
 
 
 def _list_parameters() -> list[click.Parameter]:
@@ -79,13 +107,10 @@ def _list_parameters() -> list[click.Parameter]:
     declared = {**REQUESTED, **SETTINGS}
     options = [option for name, declaration in declared.items() for option in _list_options(name, *declaration)]
     options.sort(key=lambda option: GROUPS.index(option.group))
-    removed = [
-        Option([flag], is_flag=True, hidden=True, expose_value=False, callback=_refuse) for flag in REMOVED_FLAGS
-    ]
-    return [*options, *removed]
+    return [*options, *_list_foreign({flag for option in options for flag in option.opts})]
 
 
-@click.command(cls=Command, params=_list_parameters(), epilog=EXAMPLES)
+@click.command(cls=BenchCommand, params=_list_parameters(), epilog=EXAMPLES)
 @db_option
 def bench(**values: Any) -> int:
     """Measure models eager and compiled, each experiment in a process of its own.

@@ -1,4 +1,4 @@
-"""What a `bench` command is asked for beside how it measures, and the flags of upstream's harness that are not here."""
+"""What a `bench` command is asked for beside how it measures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.bench.experiments import EXPERIMENTS
-from compileboard.collectors.bench.plan.settings import COUNT, MEASURED, declare, list_declared
+from compileboard.collectors.bench.plan.settings import COUNT, declare, list_declared
 from compileboard.collectors.bench.suites import SUITES
 from compileboard.collectors.terminal.values import read_tag
 
@@ -46,7 +46,6 @@ class BenchRequest:
     experiments: tuple[str, ...] = EXPERIMENT(
         (), "", constants={experiment.flag: (experiment.name, experiment.help) for experiment in EXPERIMENTS}
     )
-    cold_start_latency: bool = MEASURED(False, "Measure cold compile time, with empty caches; always done.")
     name: str | None = RUN(None, "Name of the run. Default: bench and its suites.", metavar="NAME")
     tag: tuple[tuple[str, str], ...] = RUN(
         (), "Tag of the run; one word alone is upstream's tag; repeatable.", metavar="KEY=VALUE", read=read_tag
@@ -63,7 +62,11 @@ class BenchRequest:
     baseline: str | None = RUN(None, "Performance CSV of upstream's form to compare speedups with.", metavar="FILE")
     dump_raw_metrics: bool = RUN(False, "Write the timings as upstream's .npy files too.")
     log_graph_breaks: bool = RUN(False, "Write upstream's graph-break files too.")
-    explain: bool = RUN(False, "Print graphs, ops and breaks of each model, and list the breaks.")
+    explain: bool = RUN(
+        False,
+        "Print graphs, ops and breaks of each model, and list the breaks.",
+        flags=("--explain", "--print-graph-breaks"),
+    )
     minify: bool = RUN(
         False,
         "Run a model that fails or is wrong once more, compare each of its graphs with eager and float64, and name "
@@ -75,7 +78,7 @@ class BenchRequest:
         choices=("light", "full"),
     )
     no_source: bool = RUN(False, "Store no line of the models' source code.")
-    quiet: bool = RUN(False, "Print no progress, only the summary.")
+    quiet: bool = RUN(False, "Print no progress, only the summary.", flags=("--quiet", "-q"))
 
     @property
     def output_directory(self) -> str | None:
@@ -84,27 +87,3 @@ class BenchRequest:
 
 
 REQUESTED = list_declared(BenchRequest)
-# What upstream's harness offers and `bench` does not, and what replaced it.
-_LATER = "is not measured yet; what there is: --help"
-_NVFUSER = "nvFuser was removed from torch; inductor generates fused kernels: --backend inductor"
-_FX2TRT = "fx2trt was replaced by Torch-TensorRT: install torch_tensorrt, then --backend torch_tensorrt"
-_ONNX = "the TorchScript ONNX exporter was replaced by torch.onnx.export(dynamo=True)"
-REMOVED_FLAGS = {
-    **dict.fromkeys(("--export", "--export-aot-inductor", "--aot-precompile", "--xla"), _LATER),
-    **dict.fromkeys(("--quantization", "--ddp", "--fsdp"), _LATER),
-    **{
-        flag: f"is not here: {reason}"
-        for flag, reason in {
-            "--prims-nvfuser": _NVFUSER,
-            "--nvfuser": _NVFUSER,
-            "--nnc": "NNC, TorchScript's fuser, is no dynamo backend any more; use --backend inductor",
-            "--speedup-fx2trt": _FX2TRT,
-            "--speedup-fx2trt-fp16": f"{_FX2TRT} --float16",
-            "--speedup-dynamo-ts": "the TorchScript backend is deprecated with TorchScript itself; "
-            "use --backend inductor",
-            "--speedup-onnx": _ONNX,
-            "--torchscript-onnx": _ONNX,
-            "--torchscript-jit-trace": "torch.jit.trace is deprecated; torch.export and torch.compile replaced it",
-        }.items()
-    },
-}

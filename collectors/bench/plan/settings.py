@@ -152,7 +152,6 @@ class BenchSettings:
     batch_size: int | None = COMPILED(  # labelled: a suite's line has no batch size of its own
         None,
         "Batch size instead of each model's own.",
-        flags=("--batch-size", "--batch_size"),
         label="batch={}",
         **COUNT,
     )

@@ -51,15 +51,16 @@ SUITES = (
 
 
 def find_suite(name: str) -> Suite:
-    """Return the suite of this name.
+    """Return the suite of this name, ours or upstream's.
 
     Raises: UnknownSuite with the names there are.
     """
     for suite in SUITES:
-        if suite.name == name:
+        if name in (suite.name, suite.upstream):
             return suite
-    renamed = next((f" (upstream's {name} is {suite.name} here)" for suite in SUITES if suite.upstream == name), "")
-    raise UnknownSuite(f"no suite {name!r}; there are {', '.join(suite.name for suite in SUITES)}{renamed}")
+    known = ", ".join(suite.name if suite.upstream is None else f"{suite.name} ({suite.upstream})" for suite in SUITES)
+    hint = "; torchvision has its vision models" if name == "torchbench" else ""
+    raise UnknownSuite(f"no suite {name!r}; there are {known}{hint}")
 
 
 def list_models(suites: Iterable[str]) -> list[ModelRef]:
@@ -68,8 +69,8 @@ def list_models(suites: Iterable[str]) -> list[ModelRef]:
     Raises: UnknownSuite.
     """
     models: list[ModelRef] = []
-    for name in dict.fromkeys(suites):
-        models += importlib.import_module(find_suite(name).catalogue).MODELS
+    for suite in dict.fromkeys(find_suite(name) for name in suites):
+        models += importlib.import_module(suite.catalogue).MODELS
     return models
 
 

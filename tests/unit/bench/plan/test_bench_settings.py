@@ -148,12 +148,6 @@ def test_what_cannot_go_together_is_said(words: list[str], message: str) -> None
         settings_of(parse(*words), {})
 
 
-@pytest.mark.parametrize("flag", ["--prims-nvfuser", "--nnc", "--speedup-fx2trt", "--speedup-onnx"])
-def test_what_torch_no_longer_has_says_what_replaced_it(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", flag]) == 2
-    assert f"{flag} is not here: " in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "words", [["-n", "0"], ["--timeout", "nan"], ["--per-process-memory-fraction", "2"], ["-n", "x"]]
 )
