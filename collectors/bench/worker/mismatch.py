@@ -43,6 +43,21 @@ def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str
     return _format_mismatch(worst, len(differing), len(far))
 
 
+def output_error(eager: Any, other: Any) -> float | None:
+    """Return the largest relative error of a tensor of a result; none where the tensors do not fit.
+
+    Of a tensor it is the root mean square of the distance over that of eager's own numbers.
+    """
+    left, right = _flatten(eager), _flatten(other)
+    pairs = [(first, right.get(where), where) for where, first in left.items() if isinstance(first, torch.Tensor)]
+    fits = all(isinstance(second, torch.Tensor) and second.shape == first.shape for first, second, _ in pairs)
+    if not pairs or not fits:
+        return None
+    errors = [_measure(where, first, second, None) for first, second, where in pairs]
+    worst = max(mismatch.relative for mismatch in errors)
+    return worst if math.isfinite(worst) and not any(mismatch.wrong_nan_count for mismatch in errors) else None
+
+
 def _flatten(result: Any) -> dict[str, Any]:
     leaves: dict[str, Any] = {}
     for path, leaf in _pytree.tree_flatten_with_path(result)[0]:

@@ -148,9 +148,11 @@ class Workbench:
         self.synchronize()
         return time.perf_counter() - begin
 
-    def run_iterations(self, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs) -> Any:
+    def run_iterations(
+        self, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, iterations: int | None = None
+    ) -> Any:
         """Call a step as often as an accuracy check does; return what the last call gave."""
-        for _ in range(self.settings.iterations - 1):
+        for _ in range((iterations or self.settings.iterations) - 1):
             step(module, inputs, collect_outputs=False)
         return step(module, inputs, collect_outputs=True)
 

@@ -46,3 +46,12 @@ def test_complex_boolean_and_empty_tensors_and_a_librarys_output_are_compared() 
     eager = SimpleNamespace(a=torch.tensor([1 + 1j]), b=torch.tensor([True]), c=torch.ones(0), d="text")
     compiled = SimpleNamespace(a=torch.tensor([1 + 2j]), b=torch.tensor([True]), c=torch.ones(0), d="text")
     assert difference.describe_difference(eager, compiled).startswith("1 of 3 tensors differ, most in result.a (1,)")
+
+
+def test_the_output_error_is_that_of_the_worst_tensor_and_none_where_tensors_do_not_fit() -> None:
+    eager = [torch.full((4, 2), 2.0), torch.ones(3)]
+    assert difference.output_error(eager, [torch.full((4, 2), 2.2), torch.ones(3)]) == pytest.approx(0.1)
+    assert difference.output_error(eager, eager) == 0.0
+    assert difference.output_error(eager, [torch.ones(4, 2), torch.ones(2)]) is None
+    assert difference.output_error(eager, [torch.full((4, 2), 2.0), torch.full((3,), float("nan"))]) is None
+    assert difference.output_error("no tensor", "no tensor") is None

@@ -1,0 +1,167 @@
+"""Whether a result is what eager computes: upstream's rule and verdicts, for everything that is compared with eager.
+
+A double-precision run is the reference, two eager runs must agree first, and the result may be as far from the
+reference as eager's own, times a factor, within the tolerance.
+Source: check_accuracy of upstream's benchmarks/dynamo/common.py; the comparison itself is torch's `same`.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dynamo.testing import reset_rng_state
+from torch._dynamo.utils import clone_inputs, counters, same
+
+from compileboard.collectors.bench.plan.model_facts import tolerance_for
+from compileboard.collectors.bench.steps import cast_inputs
+from compileboard.collectors.bench.worker.mismatch import describe_difference, output_error
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.workbench import (
+    FAILURES,
+    StageFailed,
+    Workbench,
+    eagerly,
+    failing_as,
+    mark_batch,
+)
+
+log = logging.getLogger(__name__)
+
+PASSED = ("pass", "pass_due_to_skip")
+
+
+def judge(bench: Workbench, compute: Callable[[], Any], *, iterations: int | None = None) -> ExperimentOutcome:
+    """Return the verdict on what `compute` returns, with how far it is from eager's result as `output_error`.
+
+    `compute` is called once, after the model and its inputs are cast; it copies the module. What it raises is
+    fail_to_run. `iterations`: eager steps before the last one's result is compared; none: as the settings say.
+    """
+    outcome = ExperimentOutcome()
+    try:
+        with bench.grad():
+            verdict, difference = _check(bench, compute, iterations or bench.settings.iterations, outcome)
+    except StageFailed as failed:
+        cause = failed.__cause__ or failed
+        verdict, difference = failed.reason, f"{type(cause).__name__}: {cause}".strip()
+        outcome.traceback = "".join(traceback.format_exception(cause))
+    if verdict in ("eager_two_runs_differ", "fail_accuracy") and (flaky := bench.facts.reason("flaky")):
+        outcome.facts["flaky"] = flaky
+    outcome.accuracy, outcome.message = verdict, difference or None
+    if verdict not in PASSED:
+        outcome.status, outcome.reason = "failed", verdict
+    return outcome
+
+
+def _check(
+    bench: Workbench, compute: Callable[[], Any], iterations: int, outcome: ExperimentOutcome
+) -> tuple[str, str]:
+    """Return the verdict, and how far results are apart that should not be."""
+    skip = bench.facts.reason("accuracy_skip")
+    reference = None
+    if skip is None:
+        bench.stage("reference")
+        reference = _reference(bench, iterations, outcome.facts)
+    tolerance, cosine = tolerance_for(
+        bench.facts,
+        suite=bench.ref.suite,
+        mode=bench.settings.mode,
+        dtype=bench.settings.dtype,
+        device=bench.settings.device,
+        freezing=bench.settings.freezing,
+    )
+    cosine = cosine or bench.settings.cosine or (reference is None and not bench.settings.skip_fp64_check)
+    bench.cast()
+    bench.loaded.inputs = bench.prepare_inputs(bench.inputs)
+    mark_batch(bench)
+    if skip is not None:
+        _compute(bench, compute)
+        outcome.facts["skip"] = skip
+        return "pass_due_to_skip", ""
+    outcome.facts |= {"tolerance": tolerance, "cosine": cosine}
+    bench.stage("eager")
+    first = _eager(bench, iterations, "1st")
+    second = _eager(bench, iterations, "2nd")
+    if not bench.facts.find("eager_differs") and not _same(first, second, None, bench, tolerance=0.0, cosine=False):
+        return "eager_two_runs_differ", _describe(first, second)
+    del second
+    result = _compute(bench, compute)
+    if bench.facts.find("eager_differs"):
+        return "pass_due_to_skip", ""
+    bench.stage("compare")
+    if (error := output_error(first, result)) is not None:
+        outcome.values["output_error"] = error
+    if _same(first, result, reference, bench, tolerance=tolerance, cosine=cosine):
+        return "pass", ""
+    if bench.settings.skip_accuracy_check:
+        return "pass_due_to_skip", ""
+    return "fail_accuracy", _describe(first, result, reference)
+
+
+def _describe(*results: Any) -> str:
+    """Describe how far results are apart; never at the price of the verdict."""
+    try:
+        return describe_difference(*results)
+    except Exception:  # results may be of any type
+        log.exception("how far the results are apart cannot be told")
+        return ""
+
+
+def _reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
+    """Compute in double precision; None where the model cannot."""
+    if bench.settings.skip_fp64_check:
+        return None
+    try:
+        module = bench.copy_module().to(torch.float64)
+        inputs = cast_inputs(clone_inputs(bench.inputs), torch.float64)
+        bench.steps.use(module)
+        with eagerly():
+            result = bench.run_iterations(bench.steps.step(), module, inputs, iterations)
+        return cast_inputs(result, torch.float64)
+    except FAILURES as error:
+        facts["reference_error"] = f"{type(error).__name__}: {error}"
+        log.warning("no double-precision reference for %s: cosine similarity is compared instead", bench.ref.name)
+        return None
+    finally:
+        bench.free()
+
+
+def _eager(bench: Workbench, iterations: int, which: str) -> Any:
+    reset_rng_state()
+    with failing_as(f"eager_{which}_run_fail", f"eager_{which}_run_OOM"), eagerly():
+        module = bench.copy_module()
+        bench.steps.use(module)
+        result = bench.run_iterations(bench.steps.step(), module, clone_inputs(bench.inputs), iterations)
+    bench.free()
+    return result
+
+
+def _compute(bench: Workbench, compute: Callable[[], Any]) -> Any:
+    bench.stage("compile")
+    reset_rng_state()
+    torch._dynamo.reset()
+    counters.clear()
+    with failing_as("fail_to_run"):
+        return compute()
+
+
+def _same(left: Any, right: Any, reference: Any, bench: Workbench, *, tolerance: float, cosine: bool) -> bool:
+    """Compare by torch's own rule; what cannot be compared is not the same."""
+    try:
+        return bool(
+            same(
+                left,
+                right,
+                reference,
+                equal_nan=bench.settings.dtype != "float32",
+                cos_similarity=cosine,
+                tol=tolerance,
+                use_larger_multiplier_for_smaller_tensor=bench.facts.find("larger_multiplier") is not None,
+            )
+        )
+    except Exception:  # torch's comparison raises for shapes and types that do not fit
+        log.exception("the results of %s cannot be compared", bench.ref.name)
+        return False
