@@ -61,7 +61,7 @@ _ABOUT_RUN = {
     "workflow_id": "workflow",
     "repo": "repository",
 }
-_EXPERIMENTS = ("accuracy", "performance", "coverage", "tolerance", "overhead")
+_EXPERIMENTS = ("accuracy", *upstream_status.SPEEDUPS, "coverage", "tolerance")
 
 
 class _Pending:

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 DTYPES = ("float32", "float16", "bfloat16", "amp", "quant", "notset", "int8", "fp32", "fp16", "bf16")
 DEVICES = ("cpu", "cuda", "xpu", "mps", "rocm", "hpu", "xla", "npu", "mtia")
 SUITES = ("torchbench", "huggingface", "timm_models", "timm", "huggingface_llm")
-UPSTREAM_EXPERIMENTS = ("performance", "accuracy", "coverage", "tolerance", "overhead", "overheads", "xla", "speedup")
+# The plain names that are words of others stand last, and `nothing`, which is a backend too.
+UPSTREAM_EXPERIMENTS = (
+    *("performance", "accuracy", "coverage", "tolerance", "overhead", "overheads", "xla"),
+    *("speedup_torchao", "dynamo_onnx", "speedup", "nothing"),
+)
 MODES = ("inference", "training")
 # The plain names stand last: cudagraphs is a backend of its own and something that inductor does.
-BACKENDS = ("aot_inductor", "aot_eager", "dynamo_eager", "inductor", "export", "nothing", "eager", "cudagraphs")
+BACKENDS = ("aot_inductor", "aot_eager", "dynamo_eager", "inductor", "export", "nothing", "onnx", "eager", "cudagraphs")
 # What a backend's label has behind its name, in this order.
 FLAGS = (
     *("no_cudagraphs", "with_cudagraphs", "cudagraphs_low_precision", "cudagraphs", "low_precision"),
@@ -29,6 +33,8 @@ _FULL = re.compile(rf".+?_(?P<suite>[^_]+)_(?:{_ANY(DTYPES)})_(?:{_ANY(MODES)})(
 _HARDWARE = re.compile(rf".*_(?:{_ANY(DEVICES)})_(?P<hardware>[^_]+)(?:_(?:{_ANY(UPSTREAM_EXPERIMENTS)}))?")
 _SHARD = re.compile(rf"(?<![^_])({_ANY(sorted(SUITES, key=len, reverse=True))})\d+(?![^_])")
 _SAME = {"overheads": "overhead", "speedup": "performance", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+FILE_WORDS = {"quantization": "speedup_torchao", "onnx": "dynamo_onnx"}  # of an experiment, where its name is another
+_SAME |= {words: experiment for experiment, words in FILE_WORDS.items()}
 _SAME["timm"] = "timm_models"  # CI's name of the suite that everything else calls so
 _SUFFIX = re.compile(r"\.(?:csv|json|jsonl|npy)$", re.IGNORECASE)
 _PACKED = re.compile(r"\.(?:gz|zst|xz|bz2)$", re.IGNORECASE)
@@ -68,7 +74,8 @@ def read_name(name: str) -> FileNameInfo:
     kinds = {"dtype": DTYPES, "mode": MODES, "device": DEVICES, "experiment": UPSTREAM_EXPERIMENTS}
     parts |= {kind: words.take(names) for kind, names in kinds.items()}
     is_dynamic = words.take(["dynamic"]) is not None
-    parts["backend"] = words.label(end, bool(full))
+    own = _SAME.get(parts["experiment"] or "", parts["experiment"])  # an experiment may name its backend
+    parts["backend"] = words.label(end, bool(full)) or (own if own in BACKENDS else None)
     hardware = _HARDWARE.fullmatch(stem)
     if hardware and hardware["hardware"] in words.left:
         parts["hardware"] = hardware["hardware"]

@@ -200,7 +200,7 @@ def _judge(kind: str, result: BenchMeasured, cells: dict[str, tuple[str, str]]) 
 
 
 def _judge_measured(kind: str, result: BenchMeasured, accuracy: str) -> tuple[str, str | None]:
-    if result.experiment in ("performance", "xla", "overhead"):
+    if result.experiment in (*upstream_status.SPEEDUPS, "xla"):
         ran = any(result.values.get(name) for name in PERFORMANCE)
     elif result.experiment == "coverage":
         ran = bool(result.values.get("total_ops"))

@@ -17,18 +17,17 @@ from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.result_columns import RESULT_COLUMNS, list_upstream
-from compileboard.collectors.formats.upstream_status import COUNTS
+from compileboard.collectors.formats.upstream_status import COUNTS, SPEEDUPS
 
 Cell = str | int | float
 
-PERFORMANCE = ("performance", "overhead")
 _COMPILE = ("compilation_latency", "compression_ratio", "eager_peak_mem", "dynamo_peak_mem")
 _COLUMNS = {
     "coverage": (*list_upstream("coverage", counts=True), *list_upstream("coverage", counts=False)),
     "tolerance": list_upstream("tolerance", counts=False),
     "xla": ("speedup", *list_upstream("xla", counts=False)),
 }
-EXPORTED_EXPERIMENTS = (*PERFORMANCE, "accuracy", *_COLUMNS)
+EXPORTED_EXPERIMENTS = (*SPEEDUPS, "accuracy", *_COLUMNS)
 _ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not column.is_count)
 
 
@@ -66,7 +65,7 @@ def metrics(result: BenchMeasured, stats: Sequence[str]) -> dict[str, Cell]:
     if result.experiment == "accuracy":
         verdict: dict[str, Cell] = {"accuracy": result.accuracy or result.reason or "fail_to_run"}
         names = [*stats, "compilation_latency"] if values else []
-    elif result.experiment in PERFORMANCE:
+    elif result.experiment in SPEEDUPS:
         verdict = {}
         if result.status != "measured":
             return {"speedup": 0.0, "abs_latency": 0.0}

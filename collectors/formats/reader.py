@@ -14,7 +14,7 @@ from compileboard.collectors.decode.paths import PathNamer
 from compileboard.collectors.formats import upstream_status
 from compileboard.collectors.formats.csv_text import CsvRow, clean, decode, read_rows, read_table
 from compileboard.collectors.formats.database import METRICS_FILE, read_database
-from compileboard.collectors.formats.file_names import read_timings_name, stem_of
+from compileboard.collectors.formats.file_names import read_name, read_timings_name, stem_of
 from compileboard.collectors.formats.input_tables import IDENTITY, read_row
 from compileboard.collectors.formats.raw_timings import is_npy, read_timings, to_repeats
 from compileboard.collectors.formats.results import Addition, BreakRow, ResultFile, count_lines, task_of
@@ -199,7 +199,8 @@ def _classify_models(known: set[str], stem: str) -> str:
     if "accuracy" in known:
         return "accuracy" if "dev" in known else "expected_accuracy"
     if known & {"speedup", "abs_latency", "compression_ratio", *ALIASES}:
-        return "overhead" if "overhead" in stem else "performance"
+        named = "overhead" if "overhead" in stem else read_name(stem).experiment
+        return named if named in upstream_status.SPEEDUPS else "performance"
     return "other" if known & {"dev", "batch_size"} else "unknown"
 
 

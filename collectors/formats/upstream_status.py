@@ -16,6 +16,9 @@ EXPECTED = "expected, not measured"
 UNREADABLE = "its numbers cannot be read"
 NOT_RUN = "upstream wrote 0 where nothing was run"
 
+# Experiments whose table is upstream's of speedups.
+SPEEDUPS = ("performance", "overhead", "nothing", "quantization", "onnx")
+
 # Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.
 FLOATS = list_upstream("models", counts=False)
 COUNTS = list_upstream("models", counts=True)

@@ -15,7 +15,7 @@ from typing import Any
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
 from compileboard.collectors.decode.graph_breaks import reason_text, user_stack
 from compileboard.collectors.formats.database import METRICS_FILE
-from compileboard.collectors.formats.file_names import damaged
+from compileboard.collectors.formats.file_names import FILE_WORDS, damaged
 from compileboard.collectors.formats.output_tables import (
     Cell,
     OutputTable,
@@ -114,7 +114,8 @@ def _labels(result: BenchMeasured) -> Iterable[str]:
 
 
 def _stem(result: BenchMeasured, label: str) -> str:
-    parts = (label, result.suite, result.dtype, result.mode, result.device, result.experiment)
+    experiment = FILE_WORDS.get(result.experiment, result.experiment)
+    parts = (label, result.suite, result.dtype, result.mode, result.device, experiment)
     return "_".join(safe for part in parts if part and (safe := _safe(part)))[-_MOST_NAME:]
 
 

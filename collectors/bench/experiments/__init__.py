@@ -30,6 +30,7 @@ EXPERIMENTS = (
     Experiment("tolerance", "--tolerance", "Measure how far the result is from eager's on the CPU: max, mean, std."),
     Experiment("coverage", "--coverage", "Measure the share of ops and of their time that dynamo captures.", "eager"),
     Experiment("overhead", "--overhead", "Measure what dynamo itself costs, by a backend that does nothing.", "eager"),
+    Experiment("nothing", "--nothing", "Measure eager against eager: the noise floor of the machine.", "nothing"),
     Experiment(
         "recompile_profile",
         "--recompile-profiler",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from statistics import fmean
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean, median
 
 from compileboard.collectors.bench.report.progress import REASONS, plain
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import COMPARED, SideValues, is_wrong_answer, judge_sides
+from compileboard.collectors.formats.upstream_status import SPEEDUPS
 from compileboard.collectors.store.rollups.summaries import HUD_PASSING, geomean
 from compileboard.collectors.terminal.progress_line import count_text
 
@@ -122,13 +123,13 @@ OTHERS = {  # an experiment's own numbers, as upstream's summary has them where 
 
 def _others(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
-    overheads = [
-        result.values["speedup"] for result in results if result.experiment == "overhead" and "speedup" in result.values
-    ]
-    if overheads:
-        rows.append(
-            ("overhead speedup", f"gmean={geomean(overheads) or 0:.2f}x of {count_text(len(overheads), 'model')}")
-        )
+    for experiment in SPEEDUPS:
+        timed = [result.values for result in results if result.experiment == experiment and "speedup" in result.values]
+        if timed and experiment != "performance":
+            mean = geomean([values["speedup"] for values in timed]) or 0
+            rows.append((f"{experiment} speedup", f"gmean={mean:.2f}x of {count_text(len(timed), 'model')}"))
+        if experiment == "nothing":
+            rows += _noise_floor(timed)
     for experiment, columns in OTHERS.items():
         for name, words in columns.items():
             values = [
@@ -137,6 +138,16 @@ def _others(results: Sequence[BenchMeasured]) -> list[str]:
             if values:
                 rows.append((f"{experiment} {name}", words.format(fmean(values))))
     return _columns(rows)
+
+
+def _noise_floor(timed: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
+    """Say how wide the intervals of eager against eager are: a speedup that is closer to 1 is none."""
+    bounds = [(values[LOW], values[HIGH]) for values in timed if LOW in values and HIGH in values]
+    if not bounds:
+        return []
+    spanning = sum(low <= 1 <= high for low, high in bounds)
+    width = median(max(high - 1, 1 - low) for low, high in bounds)
+    return [("noise floor", f"±{width:.1%}, median of {len(bounds)}; {spanning} of {len(bounds)} intervals hold 1")]
 
 
 def _failures(results: Sequence[BenchMeasured]) -> list[str]:

@@ -1,7 +1,8 @@
-"""Time one call, and eager against compiled in turns. Child processes only."""
+"""Time one call, and two sides in turns. Child processes only."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -74,23 +75,36 @@ def _clock(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, 
     return (time.perf_counter() - start) * 1e3
 
 
+@dataclass(frozen=True)
+class Side:
+    """What is timed: a step, the module that it is called with, and the context of each call."""
+
+    step: Callable[..., Any]
+    module: torch.nn.Module
+    context: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+
 def interleave(
     bench: Workbench,
     eager: Callable[..., Any],
     compiled: Callable[..., Any],
     *,
     inputs: Inputs | None = None,
-    repeat: int | None = None,
 ) -> Turns:
-    """Time both in turns, so that what slows the machine for a while slows both."""
+    """Time eager and compiled in turns; nothing more is compiled meanwhile: what is timed is what was compiled."""
+    sides = Side(eager, bench.module, eagerly), Side(torch._dynamo.run(compiled), bench.module)
+    return take_turns(bench, *sides, inputs=inputs)
+
+
+def take_turns(bench: Workbench, eager: Side, compiled: Side, *, inputs: Inputs | None = None) -> Turns:
+    """Time two sides in turns, so that what slows the machine for a while slows both."""
     turns = Turns()
-    frozen = torch._dynamo.run(compiled)  # compiles nothing more: what is timed is what was compiled
     given = bench.inputs if inputs is None else inputs
-    for _ in range(repeat or bench.settings.repeat):
+    for _ in range(bench.settings.repeat):
         now = randomized(given) if bench.settings.randomize_input else given
-        with eagerly():
-            turns.add("eager", time_call(bench, eager, bench.module, now))
-        turns.add("compiled", time_call(bench, frozen, bench.module, now))
+        for name, side in (("eager", eager), ("compiled", compiled)):
+            with side.context():
+                turns.add(name, time_call(bench, side.step, side.module, now))
     return turns
 
 

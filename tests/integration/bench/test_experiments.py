@@ -53,6 +53,7 @@ TASKS: list[tuple[str, str, dict[str, Any]]] = [
     *((only, "tolerance", {}) for only in (FINE, WRONG, NAN)),
     *((only, "coverage", {}) for only in (FINE, BREAKS, HALF)),
     (FINE, "overhead", INDUCTOR),
+    (FINE, "nothing", {**INDUCTOR, "mode": "training"}),
     (BY_MODE, "recompile_profile", {}),
     (BY_MODE, "recompile_profile", DYNAMIC),
     (FINE, "recompile_profile", {"mode": "training"}),
@@ -108,6 +109,13 @@ def test_overhead_compiles_nothing_whatever_the_backend(measured: Any) -> None:
     outcome = measured(FINE, "overhead", **INDUCTOR)
     assert outcome["values"]["speedup"] > 0 and outcome["values"]["unique_graphs"] == 1
     assert len(outcome["repeats"]["compiled"]) == 3
+
+
+def test_nothing_times_eager_against_itself_and_compiles_nothing(measured: Any) -> None:
+    outcome = measured(FINE, "nothing", **INDUCTOR, mode="training")
+    assert outcome["status"] == "measured" and outcome["values"]["speedup"] > 0
+    assert [len(samples) for samples in outcome["repeats"].values()] == [3, 3]
+    assert "unique_graphs" not in outcome["values"]
 
 
 def test_the_recompile_profile_names_what_each_change_cost(measured: Any) -> None:

@@ -32,6 +32,16 @@ CASES = {
     "inductor_builtin_float32_inference_cuda_performance_compilation_metrics.csv.xz": FileNameInfo(
         "builtin", "float32", "inference", "cuda", None, "inductor", "performance"
     ),
+    "nothing.csv": FileNameInfo(backend="nothing", experiment="nothing"),
+    "nothing_huggingface_amp_inference_cuda_performance.csv": FileNameInfo(
+        "huggingface", "amp", "inference", "cuda", None, "nothing", "performance"
+    ),
+    "onnx_builtin_float32_inference_cpu_dynamo_onnx.csv": FileNameInfo(
+        "builtin", "float32", "inference", "cpu", None, "onnx", "onnx"
+    ),
+    "inductor_quantization=int8dynamic_builtin_bfloat16_inference_cpu_speedup_torchao.csv": FileNameInfo(
+        "builtin", "bfloat16", "inference", "cpu", None, "inductor_quantization=int8dynamic", "quantization"
+    ),
     "results.csv": FileNameInfo(),
 }
 

@@ -53,6 +53,15 @@ def test_the_recorded_tables_are_written_again_to_the_byte(with_json: bool) -> N
     assert all(name.endswith("_graph_break_deduped.csv") for name in added)
 
 
+@pytest.mark.parametrize(("experiment", "words"), [("nothing", "nothing"), ("quantization", "speedup_torchao")])
+def test_a_table_of_speedups_is_read_as_the_experiment_that_it_is_of(experiment: str, words: str) -> None:
+    written = render_files([replace(MEASURED, experiment=experiment)], {})
+    assert [*written] == [f"inductor_torchbench_amp_training_cuda_{words}{suffix}" for suffix in (".csv", ".json")]
+    for name, data in written.items():
+        [result] = read_results(name, data).results
+        assert (result.experiment, result.backend, result.values) == (experiment, "inductor", MEASURED.values), name
+
+
 def test_padding_failures_and_missing_peaks_are_written_again_to_the_byte() -> None:
     paths = sorted(MADE.glob("inductor_no_cudagraphs_*.csv"))
     written = render_files(*read_folder(*paths))

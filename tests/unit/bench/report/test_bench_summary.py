@@ -36,6 +36,18 @@ def test_each_experiment_is_summed_up_by_itself() -> None:
     assert "failed (fail_to_run: the compiled model failed): B (tolerance)" in text
 
 
+def test_the_noise_floor_is_how_far_eager_is_from_itself() -> None:
+    bounds = [(0.98, 1.04), (0.9, 1.01), (1.02, 1.06)]
+    text = summarize(
+        [
+            result("A", "nothing", values={"speedup": 1.0, "speedup_low": low, "speedup_high": high})
+            for low, high in bounds
+        ]
+    )
+    assert "nothing speedup  gmean=1.00x of 3 models" in text
+    assert "noise floor      ±6.0%, median of 3; 2 of 3 intervals hold 1" in text
+
+
 def test_breaks_are_a_short_list_unless_they_are_asked_for() -> None:
     short = format_breaks(make_breaks(12), explain=False)
     assert short[1] == "distinct graph breaks: 12" and short[-1] == "  and 2 more, which --explain lists"
