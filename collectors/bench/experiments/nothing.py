@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from compileboard.collectors.bench.experiments.performance import summarize
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.timing import Side, take_turns
+from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import Workbench, failing_as
 
 
@@ -21,6 +21,6 @@ def run(bench: Workbench) -> ExperimentOutcome:
         bench.stage("eager")
         bench.warm_up(step, bench.module)
         bench.stage("measure")
-        side = Side(step, bench.module)
+        side = TimedCall(step, bench.module)
         turns = take_turns(bench, side, side)
     return summarize(turns.fault_values(), turns.repeats)

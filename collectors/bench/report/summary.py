@@ -141,7 +141,7 @@ def _others(results: Sequence[BenchMeasured]) -> list[str]:
 
 
 def _noise_floor(timed: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
-    """Say how wide the intervals of eager against eager are: a speedup that is closer to 1 is none."""
+    """Return how wide the intervals of eager against eager are: a speedup that is closer to 1 is none."""
     bounds = [(values[LOW], values[HIGH]) for values in timed if LOW in values and HIGH in values]
     if not bounds:
         return []

@@ -76,7 +76,7 @@ def _clock(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, 
 
 
 @dataclass(frozen=True)
-class Side:
+class TimedCall:
     """What is timed: a step, the module that it is called with, and the context of each call."""
 
     step: Callable[..., Any]
@@ -92,11 +92,11 @@ def interleave(
     inputs: Inputs | None = None,
 ) -> Turns:
     """Time eager and compiled in turns; nothing more is compiled meanwhile: what is timed is what was compiled."""
-    sides = Side(eager, bench.module, eagerly), Side(torch._dynamo.run(compiled), bench.module)
+    sides = TimedCall(eager, bench.module, eagerly), TimedCall(torch._dynamo.run(compiled), bench.module)
     return take_turns(bench, *sides, inputs=inputs)
 
 
-def take_turns(bench: Workbench, eager: Side, compiled: Side, *, inputs: Inputs | None = None) -> Turns:
+def take_turns(bench: Workbench, eager: TimedCall, compiled: TimedCall, *, inputs: Inputs | None = None) -> Turns:
     """Time two sides in turns, so that what slows the machine for a while slows both."""
     turns = Turns()
     given = bench.inputs if inputs is None else inputs
