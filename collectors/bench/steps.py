@@ -20,7 +20,6 @@ from compileboard.collectors.bench.plan.model_facts import ModelFacts
 from compileboard.collectors.bench.plan.settings import BenchSettings
 
 LEARNING_RATE = 0.01
-AMP_DTYPES = {"cpu": torch.bfloat16, "cuda": torch.float16}
 
 
 class Steps:
@@ -36,7 +35,7 @@ class Steps:
         """Return the context of a forward pass: automatic mixed precision, if asked for."""
         if self.settings.dtype != "amp":
             return contextlib.nullcontext()
-        return torch.autocast(self.settings.device, dtype=AMP_DTYPES[self.settings.device])
+        return torch.autocast(self.settings.device, dtype=getattr(torch, self.settings.autocast_dtype))
 
     def use(self, module: torch.nn.Module) -> None:
         """Make the optimizer of a module. As upstream: Adam, or SGD where Adam is known to fail, and on CUDA alone."""

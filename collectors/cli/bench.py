@@ -18,9 +18,10 @@ from compileboard.collectors.bench.execution.diff_branch import measure_both
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.plan.models import ModelRef, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
-from compileboard.collectors.bench.plan.request import GROUPS, REQUESTED, BenchRequest
+from compileboard.collectors.bench.plan.request import GROUPS, INDUCTOR_SWITCHES, REQUESTED, BenchRequest
 from compileboard.collectors.bench.plan.resume import find_before
 from compileboard.collectors.bench.plan.settings import (
+    AMP_DTYPES,
     SETTINGS,
     BenchSettings,
     Declaration,
@@ -238,11 +239,12 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
         )
     if values["compile_mode"] and values["backend"] != "inductor":
         raise ValueError(f"--mode is inductor's; the backend is {values['backend']}")
-    if values["compile_mode"] and values["disable_cudagraphs"] and device == "cuda":
-        raise ValueError(
-            f"--mode {values['compile_mode']} says itself whether there are CUDA graphs; expected it without"
-            " --disable-cudagraphs, or --mode max-autotune-no-cudagraphs"
-        )
+    if values["amp_dtype"] and values["dtype"] != "amp":
+        raise ValueError(f"--amp-dtype is the dtype of --amp; the dtype is {values['dtype']}")
+    if values["amp_dtype"] == AMP_DTYPES[device]:
+        values["amp_dtype"] = None
+    if values["backend"].startswith("inductor"):
+        values["inductor_config"] += tuple(pair for name, pair in INDUCTOR_SWITCHES.items() if getattr(arguments, name))
     for pair in values["inductor_config"]:
         if not re.match(r"[^=\s]+=", pair):
             raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")

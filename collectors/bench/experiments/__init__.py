@@ -41,6 +41,9 @@ EXPERIMENTS = (
 )
 
 
+TIMED = ("performance", "overhead")  # a step's time is what they measure
+
+
 def find(name: str) -> Experiment:
     """Return the experiment of this name."""
     return next(experiment for experiment in EXPERIMENTS if experiment.name == name)
@@ -50,6 +53,10 @@ def settings_for(name: str, settings: BenchSettings) -> BenchSettings:
     """Return what an experiment measures with: one with a backend of its own takes none of inductor's settings."""
     if name == "batch_size":
         settings = replace(settings, batch_size=None)  # it is looked for, from the model's own
+    if name == "accuracy":
+        settings = replace(settings, suppress_errors=False)  # as upstream: what fell back to eager is not compiled
+    if name not in TIMED:
+        settings = replace(settings, collect_outputs=False)
     own = find(name).backend
     if own is None:
         return settings

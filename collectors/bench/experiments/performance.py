@@ -103,8 +103,8 @@ def _settled_peaks(
     peaks: dict[str, list[float | None]] = {"eager": [], "compiled": []}
     for _ in range(times):
         with eagerly():
-            peaks["eager"].append(peak_of(device, lambda: step(bench.module, bench.inputs, collect_outputs=False)))
-        peaks["compiled"].append(peak_of(device, lambda: compiled(bench.module, bench.inputs, collect_outputs=False)))
+            peaks["eager"].append(peak_of(device, lambda: bench.call(step)))
+        peaks["compiled"].append(peak_of(device, lambda: bench.call(compiled)))
     return peaks
 
 

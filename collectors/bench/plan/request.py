@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.bench.experiments import EXPERIMENTS
-from compileboard.collectors.bench.plan.settings import COUNT, declare, list_declared
+from compileboard.collectors.bench.plan.settings import COMPILED, COUNT, declare, list_declared
 from compileboard.collectors.bench.suites import SUITES
 from compileboard.collectors.terminal.values import read_tag
 
 GROUPS = ("models", "experiments (default --performance)", "what is compiled", "how it is measured", "the run")
+INDUCTOR_SWITCHES = {  # what of --inductor-config a flag stands for
+    "disable_split_reductions": "split_reductions=0",
+    "disable_persistent_reductions": "triton.persistent_reductions=0",
+    "disable_divisible_by_16": "triton.divisible_by_16=0",
+}
 MODELS, EXPERIMENT, RUN = declare(GROUPS[0]), declare(GROUPS[1]), declare(GROUPS[-1])
 
 
@@ -46,6 +51,9 @@ class BenchRequest:
     experiments: tuple[str, ...] = EXPERIMENT(
         (), "", constants={experiment.flag: (experiment.name, experiment.help) for experiment in EXPERIMENTS}
     )
+    disable_split_reductions: bool = COMPILED(False, "Use inductor without split reductions.")
+    disable_persistent_reductions: bool = COMPILED(False, "Use Triton without persistent reductions.")
+    disable_divisible_by_16: bool = COMPILED(False, "Give Triton no hint of sizes divisible by 16.")
     name: str | None = RUN(None, "Name of the run. Default: bench and its suites.", metavar="NAME")
     tag: tuple[tuple[str, str], ...] = RUN(
         (), "Tag of the run; one word alone is upstream's tag; repeatable.", metavar="KEY=VALUE", read=read_tag

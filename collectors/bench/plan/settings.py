@@ -82,6 +82,8 @@ COMPILED, MEASURED = declare("what is compiled"), declare("how it is measured")
 COUNT: dict[str, Any] = {"metavar": "N", "read": read_count}
 NAMED: dict[str, Any] = {"unlabelled": "a column of a series, or the beginning of its label", "command": ALWAYS}
 NO_NUMBER: dict[str, Any] = {"unlabelled": "no number depends on it", "command": NEVER, "in_digest": False}
+AMP_DTYPES = {"cpu": "bfloat16", "cuda": "float16"}
+WITHOUT_CUDAGRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
 DTYPES = {
     "float32": "Measure in float32, the default.",
     "float16": "Measure in float16.",
@@ -132,7 +134,7 @@ class BenchSettings:
     )
     dynamic_shapes: bool = COMPILED(False, "Compile with every dimension dynamic.", unlabelled="a column of a series")
     disable_cudagraphs: bool = COMPILED(
-        False, "Use inductor without CUDA graphs.", unlabelled="the beginning of the label"
+        False, "Use inductor without CUDA graphs, whatever --mode says.", unlabelled="the beginning of the label"
     )
     freezing: bool = COMPILED(False, "Inline the weights as constants (inference).")
     compiled_autograd: bool = COMPILED(False, "Compile the backward pass with compiled autograd.")
@@ -217,6 +219,24 @@ class BenchSettings:
     )
     # NAME=VALUE of what torch reads of it; nothing on the command line.
     environment: tuple[str, ...] = declare("")((), "", label="{}", command=NEVER)
+    amp_dtype: str | None = COMPILED(
+        None,
+        "Dtype of --amp. Default: bfloat16 on a CPU, float16 on CUDA.",
+        choices=("bfloat16", "float16"),
+    )
+    specialize_int: bool = COMPILED(False, "Compile for each value of an integer instead of a symbol.")
+    propagate_real_tensors: bool = COMPILED(
+        False, "Capture what depends on data by the values of real tensors: unsound."
+    )
+    suppress_errors: bool = COMPILED(False, "Run a frame that dynamo cannot compile eagerly; not with --accuracy.")
+    activation_checkpointing: bool = COMPILED(
+        False,
+        "Recompute activations in the backward pass (models of transformers).",
+        flags=("--enable-activation-checkpointing",),
+        label="checkpoint",
+    )
+    collect_outputs: bool = MEASURED(False, "Time training steps that return loss and gradients.")
+    deterministic: bool = MEASURED(False, "Use deterministic algorithms in every experiment, as --accuracy does.")
 
     def dump(self) -> str:
         """Write the settings as JSON."""
@@ -235,6 +255,17 @@ class BenchSettings:
         return self.backend.startswith("inductor")
 
     @property
+    def autocast_dtype(self) -> str:
+        """The dtype of automatic mixed precision."""
+        return self.amp_dtype or AMP_DTYPES[self.device]
+
+    @property
+    def has_mode_without_cudagraphs(self) -> bool:
+        """Whether CUDA graphs are off although the mode has them."""
+        has_graphs = self.compile_mode not in (None, *WITHOUT_CUDAGRAPHS)
+        return self.disable_cudagraphs and self.device == "cuda" and has_graphs
+
+    @property
     def all_dynamic(self) -> bool:
         """Whether every dimension is dynamic: beside `dynamic_batch_only`, as upstream's CI has both, it is not."""
         return self.dynamic_shapes and not self.dynamic_batch_only
@@ -249,6 +280,8 @@ class BenchSettings:
             parts.append("no_cudagraphs" if self.disable_cudagraphs else "with_cudagraphs")
         if self.compile_mode:
             parts.append(self.compile_mode)
+        if self.has_mode_without_cudagraphs:
+            parts.append("no_cudagraphs")
         different = changed(self)
         for name, (declaration, _) in SETTINGS.items():
             value = different.get(name)
@@ -266,8 +299,17 @@ class BenchSettings:
         ]
 
     def identity(self) -> dict[str, Any]:
-        """Return what `--resume` must find the same."""
-        return {name: value for name, value in asdict(self).items() if SETTINGS[name][0].in_digest}
+        """Return what `--resume` must find the same.
+
+        A field behind `environment` is newer than runs begun without it: its default is left out.
+        """
+        names = list(SETTINGS)
+        newer = names[names.index("environment") + 1 :]
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if SETTINGS[name][0].in_digest and (name not in newer or value != SETTINGS[name][1])
+        }
 
 
 SETTINGS = list_declared(BenchSettings)

@@ -77,9 +77,9 @@ def export_profile(bench: Workbench, step: Callable[..., Any], compiled: Callabl
     with side_file(bench, "profiler trace"):
         with torch.profiler.profile(record_shapes=True) as profile:
             with torch.profiler.record_function("expected"), eagerly():
-                step(bench.module, bench.inputs, collect_outputs=False)
+                bench.call(step)
             with torch.profiler.record_function("actual"):
-                compiled(bench.module, bench.inputs, collect_outputs=False)
+                bench.call(compiled)
             bench.synchronize()
         path = output_path(bench, "profile", ".json")
         profile.export_chrome_trace(str(path))

@@ -65,13 +65,13 @@ def _clock(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, 
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         for _ in range(times):
-            step(module, inputs, collect_outputs=False)
+            step(module, inputs, collect_outputs=bench.settings.collect_outputs)
         end.record()
         torch.cuda.synchronize()
         return float(begin.elapsed_time(end))
     start = time.perf_counter()
     for _ in range(times):
-        step(module, inputs, collect_outputs=False)
+        step(module, inputs, collect_outputs=bench.settings.collect_outputs)
     return (time.perf_counter() - start) * 1e3
 
 

@@ -19,7 +19,7 @@ def prepare_environment(task: Task) -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
         os.environ.setdefault(name, "1")  # models are made from their configuration: nothing is fetched
-    if task.experiment == "accuracy":
+    if task.experiment == "accuracy" or task.settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
@@ -39,18 +39,32 @@ def arrange(task: Task) -> None:
     torch.backends.cuda.matmul.allow_tf32 = True
     if hasattr(torch.backends.cuda, "allow_fp16_bf16_reduction_math_sdp"):  # from torch 2.5 on
         torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
-    torch._dynamo.config.suppress_errors = False
-    if settings.dynamic_batch_only or settings.dynamic_shapes:
-        torch._dynamo.config.automatic_dynamic_shapes = True
-        torch._dynamo.config.assume_static_by_default = not settings.all_dynamic
-    if settings.compiled_autograd:
-        torch._dynamo.config.compiled_autograd = True
+    _arrange_dynamo(settings)
     if settings.is_inductor:
         _arrange_inductor(task)
     random.seed(SEED)
     torch.manual_seed(SEED)
-    if task.experiment == "accuracy":
+    if task.experiment == "accuracy" or settings.deterministic:
         _be_deterministic()
+
+
+def _arrange_dynamo(settings: BenchSettings) -> None:
+    import torch._dynamo
+    import torch._functorch.config
+
+    config = torch._dynamo.config
+    config.suppress_errors = settings.suppress_errors
+    if settings.dynamic_batch_only or settings.dynamic_shapes:
+        config.automatic_dynamic_shapes = True
+        config.assume_static_by_default = not settings.all_dynamic
+    if settings.compiled_autograd:
+        config.compiled_autograd = True
+    if settings.specialize_int:
+        config.specialize_int = True
+    if settings.propagate_real_tensors:
+        config.capture_scalar_outputs = True
+        config.capture_dynamic_output_shape_ops = True
+        torch._functorch.config.fake_tensor_propagate_real_tensors = True
 
 
 def check(settings: BenchSettings) -> None:

@@ -61,6 +61,8 @@ class Workbench:
         self.stage("load")
         self.loaded = build(self.ref, self.ref.batch_size_for(self.settings.mode, self.settings.batch_size))
         self.steps = Steps(self.settings, self.loaded.loss, self.facts)
+        if self.settings.activation_checkpointing:
+            self._checkpoint()
         eval_mode = self.settings.use_eval_mode or self.facts.find("use_eval_mode", mode=self.settings.mode)
         train = self.settings.is_training and not eval_mode
         if not self.loaded.keeps_mode:
@@ -72,6 +74,16 @@ class Workbench:
             self.loaded.inputs = self.prepare_inputs(self.loaded.inputs, castable=False)
         except FAILURES as error:
             raise StageFailed(_oom_or("model_fail_to_load", error, "eager_1st_run_OOM")) from error
+
+    def _checkpoint(self) -> None:
+        """Enable activation checkpointing, as upstream for models of transformers alone.
+
+        Raises: NotAvailable.
+        """
+        enable = getattr(self.module, "gradient_checkpointing_enable", None)
+        if enable is None:
+            raise NotAvailable("activation checkpointing: only models of transformers can be told to")
+        enable()
 
     def prepare_inputs(self, inputs: Inputs, *, castable: bool = True) -> Inputs:
         """Move inputs to the device and, if asked, cast them to the dtype that is measured."""
@@ -124,6 +136,11 @@ class Workbench:
             "dynamic": True if self.settings.all_dynamic else None,
             "mode": self.settings.compile_mode,
         }
+        if self.settings.has_mode_without_cudagraphs:
+            from torch._inductor import list_mode_options
+
+            mode = list_mode_options(self.settings.compile_mode)
+            options |= {"mode": None, "options": {**mode, "triton.cudagraphs": False}}
         with failing_as("fail_to_run"):  # a backend that is not there
             return torch.compile(step, **{**options, **changes})
 
@@ -144,9 +161,14 @@ class Workbench:
         self.synchronize()
         begin = time.perf_counter()
         for _ in range(times):
-            step(module, self.inputs, collect_outputs=False)  # as it is timed: another value would compile again
+            # As it is timed: another value would compile again.
+            step(module, self.inputs, collect_outputs=self.settings.collect_outputs)
         self.synchronize()
         return time.perf_counter() - begin
+
+    def call(self, step: Callable[..., Any]) -> Any:
+        """Call a step once, as it is timed."""
+        return step(self.module, self.inputs, collect_outputs=self.settings.collect_outputs)
 
     def run_iterations(
         self, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, iterations: int | None = None

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.model_facts import facts_for
+from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.steps import Steps
+from compileboard.collectors.bench.worker.outcome import Stages
+from compileboard.collectors.bench.worker.workbench import Workbench
 
 pytestmark = pytest.mark.torch
 
@@ -24,3 +33,62 @@ def test_a_mixed_precision_step_on_cuda_leaves_the_gradients_of_the_loss(monkeyp
     plain(*inputs).mean().backward()
     for ours, theirs in zip(module.parameters(), plain.parameters()):
         torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_mixed_precision_has_the_dtype_that_is_asked_for() -> None:
+    module, inputs = torch.nn.Linear(4, 4), (torch.ones(2, 4),)
+    facts = facts_for("builtin", "mlp")
+    for asked, expected in ((None, torch.bfloat16), ("float16", torch.float16)):
+        steps = Steps(BenchSettings(dtype="amp", amp_dtype=asked), None, facts)
+        assert steps.step()(module, inputs).dtype == expected
+
+
+def test_settings_of_dynamo_are_set_in_the_child() -> None:
+    program = """
+import torch, torch._dynamo, torch._functorch.config
+from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.plan.settings import BenchSettings
+from compileboard.collectors.bench.plan.tasks import Task
+from compileboard.collectors.bench.worker.torch_setup import arrange
+settings = BenchSettings(specialize_int=True, propagate_real_tensors=True, suppress_errors=True, deterministic=True,
+    inductor_config=("split_reductions=0", "triton.persistent_reductions=0", "triton.divisible_by_16=0"))
+arrange(Task("performance", ModelRef("builtin", "mlp", "m:f"), settings))
+dynamo, functorch = torch._dynamo.config, torch._functorch.config
+assert dynamo.specialize_int and dynamo.suppress_errors and dynamo.capture_scalar_outputs
+assert dynamo.capture_dynamic_output_shape_ops and functorch.fake_tensor_propagate_real_tensors
+assert torch.are_deterministic_algorithms_enabled()
+from torch._inductor import config
+assert not (config.split_reductions or config.triton.persistent_reductions or config.triton.divisible_by_16)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def load(settings: BenchSettings, module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Workbench:
+    """Load a module as the workbench does."""
+    loaded = Loaded(module, (torch.ones(2, 4),), keeps_mode=True)
+    monkeypatch.setattr("compileboard.collectors.bench.worker.workbench.build", lambda *_: loaded)
+    bench = Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(folder))
+    bench.load()
+    return bench
+
+
+def test_checkpointing_is_enabled_where_a_model_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = BenchSettings(activation_checkpointing=True)
+    with pytest.raises(NotAvailable, match="only models of transformers"):
+        load(settings, torch.nn.Linear(4, 4), monkeypatch, tmp_path)
+    module = torch.nn.Linear(4, 4)
+    calls: list[bool] = []
+    module.gradient_checkpointing_enable = lambda: calls.append(True)  # type: ignore[assignment]
+    load(settings, module, monkeypatch, tmp_path)
+    assert calls == [True]
+
+
+def test_a_mode_is_compiled_without_its_cuda_graphs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bench = load(BenchSettings(compile_mode="max-autotune"), torch.nn.Linear(4, 4), monkeypatch, tmp_path)
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(torch, "compile", lambda step, **options: given.update(options))
+    bench.settings = replace(bench.settings, device="cuda", disable_cudagraphs=True)
+    bench.compile(bench.steps.step())
+    assert given["mode"] is None and given["options"]["triton.cudagraphs"] is False
+    assert given["options"]["max_autotune"] is True

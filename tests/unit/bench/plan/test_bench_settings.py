@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from compileboard.collectors.bench.experiments import settings_for
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.settings import (
@@ -140,7 +141,7 @@ def test_the_command_line_fills_the_settings() -> None:
     [
         (["--freezing", "--training"], "--freezing inlines"),
         (["--mode", "x", "--backend", "eager"], "--mode is"),
-        (["--device", "cuda", "--mode", "max-autotune", "--disable-cudagraphs"], "says itself"),
+        (["--amp-dtype", "float16"], "--amp-dtype is the dtype of --amp; the dtype is float32"),
     ],
 )
 def test_what_cannot_go_together_is_said(words: list[str], message: str) -> None:
@@ -167,3 +168,40 @@ def test_a_number_out_of_range_is_refused(words: list[str], capsys: pytest.Captu
 )
 def test_a_plan_that_was_begun_keeps_its_digest(settings: BenchSettings, digest: str) -> None:
     assert plan_hash([ModelRef("builtin", "mlp", "m:f")], ["performance", "accuracy"], settings) == digest
+
+
+@pytest.mark.parametrize(
+    ("words", "label"),
+    [
+        (["--amp", "--amp-dtype", "float16"], "inductor_amp_dtype=float16"),
+        (["--amp", "--amp-dtype", "bfloat16"], "inductor"),  # what --amp is on a CPU
+        (["--specialize-int", "--propagate-real-tensors"], "inductor_specialize_int_propagate_real_tensors"),
+        (["--suppress-errors", "--collect-outputs"], "inductor_suppress_errors_collect_outputs"),
+        (["--enable-activation-checkpointing", "--compiled-autograd"], "inductor_compiled_autograd_checkpoint"),
+        (["--deterministic"], "inductor_deterministic"),
+        (
+            ["--disable-split-reductions", "--disable-persistent-reductions", "--disable-divisible-by-16"],
+            "inductor_split_reductions=0_triton.divisible_by_16=0_triton.persistent_reductions=0",
+        ),
+        (["--disable-split-reductions", "--backend", "eager"], "eager"),
+    ],
+)
+def test_settings_of_torch_are_in_the_label(words: list[str], label: str) -> None:
+    settings = settings_of(parse(*words), {})
+    assert settings.label() == label
+    again = settings_of(parse(*settings.list_arguments()), {})
+    assert again == settings
+
+
+def test_cuda_graphs_are_off_whatever_the_mode_has() -> None:
+    cuda = BenchSettings(device="cuda", disable_cudagraphs=True)
+    assert replace(cuda, compile_mode="max-autotune").label() == "inductor_max-autotune_no_cudagraphs"
+    assert replace(cuda, compile_mode="default").label() == "inductor_default"  # a mode without them
+    assert replace(cuda, compile_mode="max-autotune", device="cpu").label() == "inductor_max-autotune"
+
+
+def test_a_setting_is_of_the_experiments_that_heed_it() -> None:
+    asked = BenchSettings(suppress_errors=True, collect_outputs=True)
+    assert settings_for("accuracy", asked) == BenchSettings()
+    assert settings_for("performance", asked) == asked
+    assert settings_for("shapes", asked) == BenchSettings(suppress_errors=True)
