@@ -42,7 +42,7 @@ class Steps:
         self.optimizer = None
         if not (self.settings.is_training and self.settings.device == "cuda") or self.facts.find("no_optimizer"):
             return
-        if self.facts.find("use_sgd"):
+        if self.facts.find("use_sgd", ci=self.settings.ci):
             self.optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE, foreach=True)
             self.optimizer.step = torch._dynamo.disable(self.optimizer.step)
         else:

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -16,6 +17,8 @@ import click
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import measure_both
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
+from compileboard.collectors.bench.plan.batch_sizes import read_batch_sizes
+from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
 from compileboard.collectors.bench.plan.request import GROUPS, INDUCTOR_SWITCHES, REQUESTED, BenchRequest
@@ -150,7 +153,24 @@ def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
     return finish(measure(job, arguments, before, print_line), arguments, print_line)
 
 
-def make_output(folder: str | None) -> None:
+def check_output(arguments: BenchRequest, experiments: Sequence[str], models: Sequence[ModelRef]) -> None:
+    """Check that one file can have all results, and that its folder can be written to.
+
+    Raises: ValueError in words.
+    """
+    path = str(arguments.output)
+    if not path.endswith(".csv") or path == ".csv":
+        raise ValueError(f"--output {path}: expected a name that ends in .csv, as upstream's")
+    suite_names = {model.suite for model in models}
+    if len(experiments) > 1 or len(suite_names) > 1:
+        several = ", ".join(experiments if len(experiments) > 1 else sorted(suite_names))
+        raise ValueError(
+            f"--output {path} is one file, of one experiment and suite; for {several} give --output-directory"
+        )
+    make_output("--output", os.path.dirname(os.path.join(arguments.output_directory or "", path)) or None)
+
+
+def make_output(flag: str, folder: str | None) -> None:
     """Make the folder that files are to be left in and try it: hours of measuring come before the first file.
 
     Raises: ValueError in words if nothing can be written there.
@@ -163,9 +183,7 @@ def make_output(folder: str | None) -> None:
             pass
     except OSError as error:
         problem = "it is a file" if os.path.isfile(folder) else error.strerror or str(error)
-        raise ValueError(
-            f"--output-directory {folder}: expected a folder that files can be written to; {problem}"
-        ) from error
+        raise ValueError(f"{flag} {folder}: expected a folder that files can be written to; {problem}") from error
 
 
 def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) -> Job:
@@ -176,13 +194,19 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
     experiments = tuple(dict.fromkeys(arguments.experiments or ("performance",)))
     chosen = choose_models(arguments)
     settings = for_experiments(settings_of(arguments, checkout.environment), experiments)
-    plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip)
+    batch_sizes = read_batch_sizes(arguments.batch_size_file)
+    plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip, batch_sizes=batch_sizes)
     if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
         check_backend(settings.backend)
     check_settings(settings)
-    make_output(arguments.output_directory)
-    identity = "" if tags else plan_hash(chosen, experiments, settings)  # a comparison is not gone on with
+    make_output("--output-directory", arguments.output_directory)
+    if arguments.output is not None:
+        check_output(arguments, experiments, chosen)
+    identity = "" if tags else plan_hash(chosen, experiments, settings, batch_sizes)  # a comparison is not gone on with
     config = config_of(arguments, chosen, tags)
+    if arguments.device_index is not None:
+        environment = {**checkout.environment, "CUDA_VISIBLE_DEVICES": arguments.device_index}
+        checkout = replace(checkout, environment=environment)
     return Job(plan, settings, config, identity, checkout, read_baseline(arguments.baseline))
 
 
@@ -204,6 +228,8 @@ def choose_models(arguments: BenchRequest) -> list[ModelRef]:
         total_partitions=arguments.total_partitions,
         partition_id=arguments.partition_id,
     )
+    if arguments.fast:
+        chosen = [model for model in chosen if not facts_for(model.suite, model.name).find("slow")]
     if not chosen and arguments.total_partitions == 1:
         raise ValueError(
             f"no model of {', '.join(names)} is chosen; `{collector_command('bench', '--list')}` names them all"
@@ -249,6 +275,10 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
         if not re.match(r"[^=\s]+=", pair):
             raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
     values["device"] = device
+    if values["no_translation_validation"] and not values["ci"]:
+        values["no_translation_validation"] = False  # it is --ci's
+    if arguments.dashboard and "performance" in (arguments.experiments or ("performance",)):
+        values["use_warm_peak_memory"] = True
     if values["quick"]:
         values["repeat"] = 3
     if arguments.output_directory:

@@ -38,6 +38,7 @@ class OutputTable:
     stem: str
     experiment: str
     results: list[BenchMeasured] = field(default_factory=list)
+    is_named: bool = False  # by whoever asked for the file, not by its contents
 
 
 def is_written(result: BenchMeasured) -> bool:

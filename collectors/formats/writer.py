@@ -41,14 +41,17 @@ def write_directory(
     folder: str | os.PathLike[str],
     *,
     raw_timings: bool = False,
+    stem: str | None = None,
 ) -> list[str]:
     """Write the files of some results into a folder, and return their names; files of the same names are replaced.
+
+    With a stem, all are of one table with this name.
 
     Raises: OSError.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    files = render_files(results, breaks, raw_timings=raw_timings)
+    files = render_files(results, breaks, raw_timings=raw_timings, stem=stem)
     for name, data in files.items():
         handle, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", dir=target)
         try:
@@ -62,10 +65,12 @@ def write_directory(
     return list(files)
 
 
-def render_files(results: Sequence[BenchMeasured], breaks: Breaks, *, raw_timings: bool = False) -> dict[str, bytes]:
+def render_files(
+    results: Sequence[BenchMeasured], breaks: Breaks, *, raw_timings: bool = False, stem: str | None = None
+) -> dict[str, bytes]:
     """Make the files of some results, each by its name."""
     files: dict[str, bytes] = {}
-    for table in part_tables(results):
+    for table in part_tables(results) if stem is None else _one_table(results, stem):
         files[f"{table.stem}.csv"] = write_table(table)
         files[f"{table.stem}.json"] = _write_json(table)
         files |= _write_phases(table)
@@ -92,6 +97,11 @@ def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
         taken.add(key)
         tables.setdefault(stem, OutputTable(stem, result.experiment)).results.append(result)
     return [tables[stem] for stem in sorted(tables)]
+
+
+def _one_table(results: Iterable[BenchMeasured], stem: str) -> list[OutputTable]:
+    written = [result for result in results if is_written(result)]
+    return [OutputTable(stem, written[0].experiment, written, is_named=True)] if written else []
 
 
 def _labels(result: BenchMeasured) -> Iterable[str]:
@@ -198,9 +208,10 @@ def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
     ]
     if not rows:
         return {}
-    name = f"{damaged(table.stem)}_graph_breaks.csv"
-    # Upstream strips this name by its letters too, so an s is missing: …_graph_break_deduped.csv.
-    deduped = f"{name.rstrip('.csv')}_deduped.csv"
+    # Upstream strips both names by their letters, so an s is missing: …_graph_break_deduped.csv.
+    stem = table.stem if table.is_named else damaged(table.stem)
+    name = f"{stem}_graph_breaks.csv"
+    deduped = f"{stem}_graph_breaks_deduped.csv" if table.is_named else f"{damaged(f'{stem}_graph_breaks')}_deduped.csv"
     return {name: _write_texts(rows), deduped: _write_texts(_dedupe(rows))}
 
 

@@ -21,6 +21,7 @@ from compileboard.start import PACKAGE, shared_command
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
+OUTPUT = "output.txt"  # what a task writes, in its folder
 STEP_S = 0.1
 END_PATIENCE_S = 2.0
 TAIL_BYTES = 20_000
@@ -70,7 +71,7 @@ def run_task(
 def _start(task: Task, folder: Path, environment: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
-    with (folder / "output.txt").open("wb") as output:
+    with (folder / OUTPUT).open("wb") as output:
         return subprocess.Popen(
             shared_command("compileboard.collectors.bench.worker.child:start", str(os.getpid()), str(folder)),
             env={**environment, **caches(folder, environment)},
@@ -137,7 +138,7 @@ def _outcome_of_killed(task: Task, folder: Path, code: int, *, late: bool) -> Ex
     """Make the outcome of a child that left none: from its stage and how it ended."""
     stage = _read(folder / "stage") or "start"
     where = f"in stage {stage!r}"
-    tail = _read(folder / "output.txt")[-TAIL_BYTES:]
+    tail = _read(folder / OUTPUT)[-TAIL_BYTES:]
     if late:
         message = f"no result within {task.settings.timeout_s:g} s; it was stopped {where}"
         return ExperimentOutcome(status="failed", reason="timeout", message=message, traceback=tail or None)

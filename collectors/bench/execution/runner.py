@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -11,10 +14,9 @@ from pathlib import Path
 
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.graph_search import is_to_search, search_graphs
-from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, run_task
+from compileboard.collectors.bench.execution.isolation import OUTPUT, TaskOutcome, clear, run_task
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.execution.warm_start import CACHES_ON, measure_warm_starts, wants_warm_start
-from compileboard.collectors.bench.experiments import settings_for
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.resume import ResumePoint
 from compileboard.collectors.bench.plan.settings import BenchSettings
@@ -129,7 +131,7 @@ def _install_signal_handlers() -> None:
 def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: list[str] | None) -> BenchMeasured:
     """Measure one task and record its result; where `blamed` is asked for, add the graphs that a failure is due to."""
     command = job.checkout.for_checkout(repeat_command(planned, job.settings, collector_command("bench")))
-    settings = settings_for(planned.experiment, job.settings)
+    settings = planned.settings_of(job.settings)
     why_not = planned.left_out or suites.missing(planned.ref.suite)
     if why_not:
         done = TaskOutcome(ExperimentOutcome(status="skipped", reason=why_not), 0, 0)
@@ -151,7 +153,16 @@ def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: l
             blamed += search_graphs(run, planned, task, folder / "graphs", environment, job.checkout.cwd)
         return run.write_result(planned, settings, done, command)
     finally:
+        if settings.verbose:
+            _keep_log(folder / OUTPUT, planned, settings, job.checkout.cwd)
         clear(folder)
+
+
+def _keep_log(output: Path, planned: PlannedTask, settings: BenchSettings, cwd: str) -> None:
+    """Copy what a task wrote into the output directory, or the folder that it was started in."""
+    name = re.sub(r"[^\w.=-]", "_", f"{settings.label()}_{planned.ref.name}_{planned.experiment}.log")
+    with contextlib.suppress(OSError):  # the numbers are recorded all the same
+        shutil.copyfile(output, Path(settings.output_directory or cwd) / name)
 
 
 def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine, part: str = "") -> int:

@@ -37,11 +37,17 @@ EXPERIMENTS = (
         "Find what recompiles, and why, when one thing changes at a time.",
     ),
     Experiment("shapes", "--shapes", "Measure speedup, recompiles and compile time at the model's other sizes."),
+    Experiment(
+        "operator_inputs",
+        "--log-operator-inputs",
+        "Write which operators a step calls, with which arguments and how often.",
+        "eager",
+    ),
     Experiment("batch_size", "--find-batch-sizes", "Find the largest batch size that runs, halving from 1024."),
 )
 
 
-TIMED = ("performance", "overhead")  # a step's time is what they measure
+TIMED = ("performance", "overhead", "nothing")  # a step's time is what they measure
 
 
 def find(name: str) -> Experiment:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.bench.experiments import EXPERIMENTS
-from compileboard.collectors.bench.plan.settings import COMPILED, COUNT, declare, list_declared
+from compileboard.collectors.bench.plan.settings import COMPILED, COUNT, MEASURED, declare, list_declared
 from compileboard.collectors.bench.suites import SUITES
 from compileboard.collectors.terminal.values import read_tag
 
@@ -47,10 +47,16 @@ class BenchRequest:
     total_partitions: int = MODELS(1, "Number of parts to cut the list into. Default: 1.", **COUNT)
     partition_id: int = MODELS(0, "Part to measure, from 0. Default: 0.", metavar="N", read=int)
     no_skip: bool = MODELS(False, "Also measure models that are known not to work here.")
+    fast: bool = MODELS(False, "No models that are known to be slow.", flags=("--fast", "-f"))
     list: bool = MODELS(False, "Print the models that are chosen, and measure nothing.")
     experiments: tuple[str, ...] = EXPERIMENT(
         (), "", constants={experiment.flag: (experiment.name, experiment.help) for experiment in EXPERIMENTS}
     )
+    batch_size_file: str | None = COMPILED(
+        None, "Batch sizes of single models: a file of lines NAME,SIZE.", metavar="FILE"
+    )
+    device_index: str | None = COMPILED(None, "GPU to measure on, by CUDA's index.", metavar="N")
+    dashboard: bool = MEASURED(False, "Measure as upstream's dashboard: peak memory of one warm step.")
     disable_split_reductions: bool = COMPILED(False, "Use inductor without split reductions.")
     disable_persistent_reductions: bool = COMPILED(False, "Use Triton without persistent reductions.")
     disable_divisible_by_16: bool = COMPILED(False, "Give Triton no hint of sizes divisible by 16.")
@@ -68,6 +74,12 @@ class BenchRequest:
         metavar="REF",
     )
     baseline: str | None = RUN(None, "Performance CSV of upstream's form to compare speedups with.", metavar="FILE")
+    output: str | None = RUN(
+        None,
+        "Name of upstream's CSV; its JSON and compilation metrics are written beside it.",
+        metavar="FILE.csv",
+    )
+    disable_output: bool = RUN(False, "Write none of upstream's files.")
     dump_raw_metrics: bool = RUN(False, "Write the timings as upstream's .npy files too.")
     log_graph_breaks: bool = RUN(False, "Write upstream's graph-break files too.")
     explain: bool = RUN(

@@ -237,6 +237,20 @@ class BenchSettings:
     )
     collect_outputs: bool = MEASURED(False, "Time training steps that return loss and gradients.")
     deterministic: bool = MEASURED(False, "Use deterministic algorithms in every experiment, as --accuracy does.")
+    ci: bool = MEASURED(
+        False, "Measure as upstream's CI: accuracy with translation validation, SGD where Adam takes too much memory."
+    )
+    no_translation_validation: bool = MEASURED(False, "Leave --ci's translation validation out.", of_checks=True)
+    part: str | None = COMPILED(None, "Part of the model, for builders that take one.", metavar="NAME")
+    verbose: bool = MEASURED(
+        False, "Keep each task's output, with dynamo's debug log, as a file.", flags=("--verbose", "-v")
+    )
+    profiler_trace_name: str | None = MEASURED(
+        None, "Start of a profiler trace's name. Default: the configuration.", metavar="NAME", **NO_NUMBER
+    )
+    profile_details: bool = MEASURED(
+        False, "Record memory and stacks in the profiler trace.", unlabelled="after the timing", command=NEVER
+    )
 
     def dump(self) -> str:
         """Write the settings as JSON."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from compileboard.collectors.bench.experiments import find
+from compileboard.collectors.bench.experiments import find, settings_for
+from compileboard.collectors.bench.plan.batch_sizes import UNSET
 from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import DIGEST, BenchSettings, load_settings
@@ -25,6 +27,12 @@ class PlannedTask:
     ref: ModelRef
     experiment: str
     left_out: str | None = None
+    batch_size: int | None = None  # of this model alone, by --batch-size-file
+
+    def settings_of(self, settings: BenchSettings) -> BenchSettings:
+        """Return what the task measures with."""
+        own = settings if self.batch_size is None else replace(settings, batch_size=self.batch_size)
+        return settings_for(self.experiment, own)
 
     @property
     def name(self) -> str:
@@ -33,15 +41,30 @@ class PlannedTask:
 
 
 def make_plan(
-    models: Sequence[ModelRef], experiments: Iterable[str], settings: BenchSettings, *, no_skip: bool
+    models: Sequence[ModelRef],
+    experiments: Iterable[str],
+    settings: BenchSettings,
+    *,
+    no_skip: bool,
+    batch_sizes: Mapping[str, int] | None = None,
 ) -> list[PlannedTask]:
-    """Order the models, each with all its experiments."""
-    names = tuple(experiments)
+    """Order the models, each with all its experiments and the batch size that a file gives it."""
+    names, sizes = tuple(experiments), batch_sizes or {}
     pairs = [(ref, experiment) for ref in models for experiment in names]
     return [
-        PlannedTask(number, ref, experiment, None if no_skip else _left_out(ref, experiment, settings))
+        PlannedTask(
+            number,
+            ref,
+            experiment,
+            _why_unset(sizes.get(ref.name)) or (None if no_skip else _left_out(ref, experiment, settings)),
+            None if sizes.get(ref.name) == UNSET else sizes.get(ref.name),
+        )
         for number, (ref, experiment) in enumerate(pairs, start=1)
     ]
+
+
+def _why_unset(batch_size: int | None) -> str | None:
+    return "--batch-size-file leaves its batch size unset: -1" if batch_size == UNSET else None
 
 
 def _left_out(ref: ModelRef, experiment: str, settings: BenchSettings) -> str | None:
@@ -58,18 +81,27 @@ def _left_out(ref: ModelRef, experiment: str, settings: BenchSettings) -> str | 
     )
 
 
-def plan_hash(models: Sequence[ModelRef], experiments: Iterable[str], settings: BenchSettings) -> str:
+def plan_hash(
+    models: Sequence[ModelRef],
+    experiments: Iterable[str],
+    settings: BenchSettings,
+    batch_sizes: Mapping[str, int] | None = None,
+) -> str:
     """Name what a run measures and how: what `--resume` continues must be the same."""
-    body = {
+    body: dict[str, Any] = {
         "models": [asdict(ref) for ref in models],
         "experiments": list(experiments),
         "settings": settings.identity(),
     }
+    if batch_sizes:
+        body["batch_sizes"] = dict(batch_sizes)
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def repeat_command(planned: PlannedTask, settings: BenchSettings, program: str) -> str:
     """Write the command that measures this again."""
+    if planned.batch_size is not None:
+        settings = replace(settings, batch_size=planned.batch_size)
     words = [find(planned.experiment).flag, *settings.list_arguments()]
     if ":" not in planned.ref.only:
         words += ["--suite", planned.ref.suite]

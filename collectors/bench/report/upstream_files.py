@@ -67,13 +67,15 @@ def write_upstream_files(arguments: BenchRequest, run_id: str, part: str, print_
 
     Raises: StoreError; OSError.
     """
-    if not (arguments.output_directory or arguments.dump_raw_metrics or arguments.log_graph_breaks):
+    asked = arguments.output or arguments.output_directory or arguments.dump_raw_metrics or arguments.log_graph_breaks
+    if arguments.disable_output or not asked:
         return
-    folder = os.path.join(arguments.output_directory or ".", part)
+    path = os.path.join(arguments.output_directory or ".", arguments.output or "")
+    folder, stem = os.path.join(os.path.dirname(path), part), os.path.basename(path).removesuffix(".csv")
     with closing(open_reader(arguments.db)) as reader:
         results = load_results(reader, run_id)
-        breaks = load_breaks(reader, run_id) if arguments.log_graph_breaks else {}
-    names = write_directory(results, breaks, folder, raw_timings=arguments.dump_raw_metrics)
+        breaks = load_breaks(reader, run_id) if arguments.log_graph_breaks or arguments.explain else {}
+    names = write_directory(results, breaks, folder, raw_timings=arguments.dump_raw_metrics, stem=stem or None)
     print_line(f"{count_text(len(names), 'file')} in upstream's formats written to {folder}")
 
 

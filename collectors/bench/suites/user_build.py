@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -13,19 +15,30 @@ from compileboard.collectors.bench.suites.user import OnlyError, import_file, ma
 RETURNS = "(module, inputs) or compileboard.collectors.bench.loaded.Loaded"
 
 
-def build(batch_size: int, only: str) -> Loaded:
+def build(batch_size: int, only: str, part: str | None = None) -> Loaded:
     """Build what `--only` names: an instance of a class, or what a marked function returns for a batch size.
+
+    A marked function with a parameter `part` takes what `--part` asks for.
 
     Raises: OnlyError in words if the file has no such thing or it is not a model; whatever the file raises.
     """
     target = read_only(only)
     module = import_file(target.path)
     if target.kind == "class":
+        if part is not None:
+            raise OnlyError(f"--part {part}: {target.name} is a class; only a marked function takes a part")
         return _from_class(module, target.path, target.name)
     for name, function, _ in marked_functions(module):
         if name == target.name:
-            return _from_result(function(batch_size), f"{target.path}: {name}({batch_size})")
+            words = {} if part is None else {"part": _check_part(part, function, name)}
+            return _from_result(function(batch_size, **words), f"{target.path}: {name}({batch_size})")
     raise OnlyError(f"{target.path} has no function marked as {target.name!r}")
+
+
+def _check_part(part: str, function: Callable[..., Any], name: str) -> str:
+    if "part" not in inspect.signature(function).parameters:
+        raise OnlyError(f"--part {part}: {name} has no parameter part")
+    return part
 
 
 def _from_class(module: ModuleType, path: str, name: str) -> Loaded:

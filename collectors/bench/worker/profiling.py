@@ -52,12 +52,26 @@ def peak_of(device: str, work: Callable[[], object]) -> float | None:
     return peak_gb(device)
 
 
-def output_path(bench: Workbench, kind: str, suffix: str) -> Path:
-    """Return where a file of this model's goes: the output directory, or the folder the command was started in."""
+def output_path(bench: Workbench, kind: str, suffix: str, stem: str | None = None) -> Path:
+    """Return where a file of this model's goes: the output directory, or the folder the command was started in.
+
+    A stem that was asked for is upstream's: the model's name follows and nothing else.
+    """
+    safe = safe_name(bench.ref.name)
+    name = f"{bench.settings.label()}_{safe}_{kind}" if stem is None else f"{stem}_{safe}"
+    return output_folder(bench) / f"{name}{suffix}"
+
+
+def output_folder(bench: Workbench) -> Path:
+    """Return the folder for a model's files, and make it."""
     folder = Path(bench.settings.output_directory or ".")
     folder.mkdir(parents=True, exist_ok=True)
-    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in bench.ref.name)
-    return folder / f"{bench.settings.label()}_{safe}_{kind}{suffix}"
+    return folder
+
+
+def safe_name(model: str) -> str:
+    """Return a model's name as a file's name has it."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
 
 
 @contextlib.contextmanager
@@ -74,14 +88,15 @@ def export_profile(bench: Workbench, step: Callable[..., Any], compiled: Callabl
     if not bench.settings.export_profiler_trace:
         return
     bench.stage("profile")
+    details = bench.settings.profile_details
     with side_file(bench, "profiler trace"):
-        with torch.profiler.profile(record_shapes=True) as profile:
+        with torch.profiler.profile(record_shapes=True, profile_memory=details, with_stack=details) as profile:
             with torch.profiler.record_function("expected"), eagerly():
                 bench.call(step)
             with torch.profiler.record_function("actual"):
                 bench.call(compiled)
             bench.synchronize()
-        path = output_path(bench, "profile", ".json")
+        path = output_path(bench, "profile", ".json", bench.settings.profiler_trace_name)
         profile.export_chrome_trace(str(path))
         if not path.is_file():  # the profiler only logs that it cannot write
             raise OSError(f"{path} was not written")

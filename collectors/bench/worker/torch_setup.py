@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import random
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,6 +48,18 @@ def arrange(task: Task) -> None:
     torch.manual_seed(SEED)
     if task.experiment == "accuracy" or settings.deterministic:
         _be_deterministic()
+    if validates_translation(task.experiment, settings):
+        import torch.fx.experimental._config
+
+        torch.fx.experimental._config.translation_validation = True
+    if settings.verbose:
+        torch._logging.set_logs(dynamo=logging.DEBUG)
+
+
+def validates_translation(experiment: str, settings: BenchSettings) -> bool:
+    """Return whether torch checks its symbolic shapes by z3, as upstream's CI does where z3 is installed."""
+    asked = experiment == "accuracy" and settings.ci and not settings.no_translation_validation
+    return asked and find_spec("z3") is not None
 
 
 def _arrange_dynamo(settings: BenchSettings) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import inspect
 import time
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -59,7 +61,9 @@ class Workbench:
         Raises: StageFailed with the builder's own error as its cause.
         """
         self.stage("load")
-        self.loaded = build(self.ref, self.ref.batch_size_for(self.settings.mode, self.settings.batch_size))
+        self.loaded = build(
+            self.ref, self.ref.batch_size_for(self.settings.mode, self.settings.batch_size), self.settings.part
+        )
         self.steps = Steps(self.settings, self.loaded.loss, self.facts)
         if self.settings.activation_checkpointing:
             self._checkpoint()
@@ -184,6 +188,8 @@ class Workbench:
         outcome.facts["module_training"] = self.module.training
         if self.artifact_errors:
             outcome.facts["artifact_error"] = "; ".join(self.artifact_errors)
+        if self.settings.ci:
+            outcome.facts["has_z3"] = find_spec("z3") is not None  # without it, --ci validates no translation
         if self.settings.timing:
             outcome.facts["timing"] = torch._dynamo.utils.calculate_time_spent()
         if self.settings.device == "cuda":
@@ -191,8 +197,8 @@ class Workbench:
         return outcome
 
 
-def build(ref: ModelRef, batch_size: int) -> Loaded:
-    """Call a model's builder.
+def build(ref: ModelRef, batch_size: int, part: str | None = None) -> Loaded:
+    """Call a model's builder, with the part of the model if one is asked for.
 
     Raises: StageFailed; NotAvailable where the library lacks the model.
     """
@@ -202,7 +208,10 @@ def build(ref: ModelRef, batch_size: int) -> Loaded:
     try:
         builder = getattr(import_module(module), function)
         reset_rng_state()
-        loaded = builder(batch_size) if ref.argument is None else builder(batch_size, ref.argument)
+        if part is not None and "part" not in inspect.signature(builder).parameters:
+            raise ValueError(f"--part {part}: {ref.name} has no parts to choose from")
+        words = {} if part is None else {"part": part}
+        loaded = builder(batch_size, **words) if ref.argument is None else builder(batch_size, ref.argument, **words)
     except NotAvailable:
         raise
     except FAILURES as error:

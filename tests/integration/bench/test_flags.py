@@ -177,3 +177,33 @@ def test_a_file_beside_the_numbers_that_cannot_be_written_is_a_fact_of_the_resul
     [row] = rows(workplace, "select status, facts from results")
     assert row["status"] == "measured"
     assert json.loads(row["facts"])["artifact_error"].startswith("profiler trace: ")
+
+
+def test_a_pasted_line_of_upstreams_ci_leaves_its_files(tmp_path: Path) -> None:
+    workplace = Workplace(tmp_path)
+    ci = ["--ci", "--accuracy", "--timing", "--explain", "--inference", "--float32", "--cold_start_latency"]
+    told = ["--output", "reports/inference_vcs.csv", "-v", "--print-memory", "--no-translation-validation"]
+    with bench(workplace, *ci, *told, "--only", f"path:{PLANTED},class:Breaks") as process:
+        _, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    names = {path.name for path in (workplace.folder / "reports").iterdir()}
+    breaks = {"inference_vcs_graph_breaks.csv", "inference_vcs_graph_breaks_deduped.csv"}
+    assert names == {"inference_vcs.csv", "inference_vcs.json", *breaks}
+    header, row = (workplace.folder / "reports" / "inference_vcs.csv").read_text().splitlines()
+    assert header.startswith("dev,name,batch_size,accuracy,calls_captured") and row.startswith("cpu,Breaks,4,pass,")
+    [log] = workplace.folder.glob("*_ci_*_Breaks_accuracy.log")
+    assert "torch/_dynamo/" in log.read_text()
+
+
+def test_a_step_is_written_as_the_operators_that_it_calls(tmp_path: Path) -> None:
+    workplace = Workplace(tmp_path)
+    told = ["--log-operator-inputs", "--training", "--output-directory", "out", "--disable-output"]
+    with bench(workplace, *told, "--only", f"path:{PLANTED},class:Fine") as process:
+        _, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    assert [path.name for path in (workplace.folder / "out").iterdir()] == ["Fine_training.txt"]
+    text = (workplace.folder / "out" / "Fine_training.txt").read_text()
+    addmm = "cnt: 1, ((T([16], f32), T([4, 16], f32), T([16, 16], f32, stride=(1, 16))), {})"
+    assert f"Operator: aten.addmm.default\n{addmm}\n" in text and "aten.mm.default" in text
+    values = {row["name"]: row["value"] for row in rows(workplace, "select name, value from result_values")}
+    assert values["operators"] == text.count("Operator: ") and values["operator_calls"] >= values["operators"]

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.bench.suites.user import parse_only
+from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.suites.user import OnlyError, parse_only
+from compileboard.collectors.bench.suites.user_build import build as user_build
+from compileboard.collectors.bench.worker.workbench import StageFailed
+from compileboard.collectors.bench.worker.workbench import build as workbench_build
 
 pytestmark = pytest.mark.torch
 
@@ -143,3 +147,27 @@ def test_a_file_that_raises_as_it_is_imported_raises_its_own_error(tmp_path: Pat
     (tmp_path / "nets.py").write_text("import torch\ntorch.ones(2).reshape(3)\n")
     [answer] = build(f"path:{tmp_path / 'nets.py'},class:Net")
     assert "RuntimeError: shape '[3]' is invalid" in answer["error"]
+
+
+def test_a_part_is_passed_to_a_marked_function_that_takes_one(tmp_path: Path) -> None:
+    body = """
+import torch
+from compileboard.collectors.bench import model
+@model
+def parts(batch_size, part="all"):
+    return torch.nn.Linear(len(part), 1), (torch.ones(batch_size, len(part)),)
+@model
+def whole(batch_size):
+    return torch.nn.Linear(1, 1), (torch.ones(batch_size, 1),)
+"""
+    (tmp_path / "nets.py").write_text(body)
+    assert user_build(2, f"path:{tmp_path}/nets.py,model:parts", part="encoder").module.in_features == 7
+    with pytest.raises(OnlyError, match="--part encoder: whole has no parameter part"):
+        user_build(2, f"path:{tmp_path}/nets.py,model:whole", part="encoder")
+    with pytest.raises(StageFailed) as failed:
+        workbench_build(ModelRef("builtin", "mlp", "tests.integration.bench.test_user_models:no_parts"), 2, "encoder")
+    assert "--part encoder: mlp has no parts" in str(failed.value.__cause__)
+
+
+def no_parts(batch_size: int) -> None:
+    raise AssertionError(batch_size)

@@ -10,7 +10,7 @@ from compileboard.collectors.cli.bench import make_output
 
 
 def test_a_folder_for_files_is_made_and_left_empty(tmp_path: Path) -> None:
-    make_output(str(tmp_path / "a" / "b"))
+    make_output("--output", str(tmp_path / "a" / "b"))
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
@@ -23,4 +23,4 @@ def test_a_folder_that_cannot_be_written_to_is_refused_in_words(tmp_path: Path) 
         ("/proc/xx", "No such"),
     ):
         with pytest.raises(ValueError, match=f"--output-directory {name}: expected a folder.*{fault}"):
-            make_output(name)
+            make_output("--output-directory", name)

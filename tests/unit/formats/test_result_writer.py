@@ -165,3 +165,18 @@ def test_any_model_and_number_come_back(name: str, speedup: float, count: int) -
     (again,) = read_results(*next(item for item in files.items() if item[0].endswith(".csv"))).results
     assert again.model == name and again.values["graph_breaks"] == count
     assert again.values["speedup"] == pytest.approx(speedup, abs=5.1e-7)
+
+
+def test_a_file_that_is_named_has_all_results_and_its_name_whole() -> None:
+    results = [
+        replace(MEASURED, facts={"phases_s": {"_compile": 1.0}}),
+        replace(MEASURED, model="vgg16", task="t/vgg16"),
+    ]
+    graph_break = read_folder(RECORDED / "inductor_Breaky_float32_inference_cuda_accuracy_graph_breaks.csv")[1]
+    breaks = {"t/alexnet": next(iter(graph_break.values()))}
+    files = render_files(results, breaks, stem="inference_resvcs")
+    ends = (".csv", ".json", "_compilation_metrics.csv", "_compilation_metrics.json")
+    breaks_ends = ("_graph_breaks.csv", "_graph_breaks_deduped.csv")
+    assert set(files) == {f"inference_resvcs{end}" for end in (*ends, *breaks_ends)}
+    assert [row["name"] for row in cells(files["inference_resvcs.csv"])] == ["alexnet", "vgg16"]
+    assert render_files([], {}, stem="x") == {}

@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from compileboard.collectors.bench import suites
+from compileboard.collectors.bench.plan.upstream_flags import REFUSED, TAKEN
+from compileboard.collectors.cli.bench import bench
 from compileboard.collectors.cli.main import main
 from tests.unit.bench.plan.test_bench_settings import parse
+
+UPSTREAM = json.loads((Path(__file__).parents[3] / "data" / "upstream" / "flags.json").read_text(encoding="utf-8"))
+OPTIONS = {flag for param in bench.params if not param.hidden for flag in param.opts}  # type: ignore[attr-defined]
+
+
+def test_a_flag_is_an_option_or_needs_nothing_or_says_what_replaced_it() -> None:
+    assert len(UPSTREAM["flags"]) == 115
+    known = OPTIONS | set(TAKEN) | set(REFUSED)
+    spellings = {word for flag, others in UPSTREAM["flags"].items() for word in (flag, *others)} | set(
+        UPSTREAM["newer"]
+    )
+    assert {word for word in spellings if (word.replace("_", "-") if word[:2] == "--" else word) not in known} == set()
+    assert (set(TAKEN) | set(REFUSED)) <= set(UPSTREAM["flags"]) | set(UPSTREAM["newer"])
+
+
+def test_the_page_lists_every_flag_where_it_belongs() -> None:
+    """A flag that is refused because it is not measured yet stands among those that work: it will."""
+    page = (Path(__file__).parents[4] / "docs" / "bench.md").read_text(encoding="utf-8")
+    tables = re.split(r"\| these [a-z ]+ \| [a-z]+ \|", page[page.index("## A command line") :])[1:]
+    listed = [set(re.findall(r"`(--[a-z0-9-]+)`", re.sub(r" \| [^|]* \|$", "", table, flags=re.M))) for table in tables]
+    works = set(re.findall(r"`(--[a-z0-9-]+)`", tables[0].split("\n\n")[0]))
+    refused = {flag for flag in REFUSED if flag not in OPTIONS and REFUSED[flag].startswith("is not here")}
+    assert listed[1] == set(TAKEN) and listed[2] == refused
+    assert {flag.replace("_", "-") for flag in (*UPSTREAM["flags"], *UPSTREAM["newer"])} == works | set(TAKEN) | refused
 
 
 @pytest.mark.parametrize("flag", ["--prims-nvfuser", "--nnc", "--speedup-fx2trt", "--torch_onnx_patch", "--print-fx"])

@@ -1,0 +1,131 @@
+"""Which operators a step calls, with which arguments, and how often, under fake tensors: nothing is computed.
+
+Source: log_operator_inputs of upstream's benchmarks/dynamo/common.py; its files have this form.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.profiling import output_folder, safe_name
+from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as
+
+DTYPES = {
+    torch.bfloat16: "bf16",
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.complex32: "c32",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.bool: "b8",
+    torch.uint8: "u8",
+}
+
+
+def run(bench: Workbench) -> ExperimentOutcome:
+    """Call the step once and write what it called."""
+    bench.cast()
+    bench.stage("measure")
+    calls, error = _count_fake(bench), None
+    if isinstance(calls, str):  # some models look at values
+        error = calls
+        with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"):
+            calls = _count(bench, bench.copy_module(), bench.inputs)
+    mode = "training" if bench.settings.is_training else "eval"
+    path = output_folder(bench) / f"{safe_name(bench.ref.name)}_{mode}.txt"
+    path.write_text(format_calls(calls), encoding="utf-8")
+    values = {"operators": len({name for name, _ in calls}), "operator_calls": sum(calls.values())}
+    facts = {"file": str(path), **({"fake_tensor_error": error} if error else {})}
+    return ExperimentOutcome(values={name: float(value) for name, value in values.items()}, facts=facts)
+
+
+Calls = Counter[tuple[str, str]]  # (operator, its arguments) → how often
+
+
+def _count_fake(bench: Workbench) -> Calls | str:
+    """Count under fake tensors; return what went wrong where that cannot be done."""
+    fake = FakeTensorMode()
+    try:
+        with FakeCopyMode(fake):
+            module, inputs = copy.deepcopy(bench.module), copy.deepcopy(bench.inputs)
+        with fake:
+            return _count(bench, module, inputs)
+    except FAILURES as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _count(bench: Workbench, module: torch.nn.Module, inputs: Any) -> Calls:
+    counter = OperatorCounter()
+    bench.steps.use(module)
+    with bench.grad(), eagerly(), counter:
+        bench.steps.step()(module, inputs, collect_outputs=False)
+    return counter.calls
+
+
+class OperatorCounter(TorchDispatchMode):
+    """A mode that counts each operator's arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Calls = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count a call and make it."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if not _is_metadata(func):
+            self.calls[str(func), format_arguments(args, kwargs)] += 1
+        return result
+
+
+def _is_metadata(func: Any) -> bool:
+    """Return whether an operator only makes a view or a tensor without values, as upstream leaves them out."""
+    schema = func._schema
+    names = ("detach", "empty", "lift_fresh", "alias")
+    is_view = any(argument.alias_info and not argument.alias_info.is_write for argument in schema.arguments)
+    return is_view or schema.name.partition("::")[2].startswith(names)
+
+
+class _Written(str):
+    """A text that is its own repr."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def format_arguments(args: Any, kwargs: Any) -> str:
+    """Write arguments with each tensor as T([2, 3], f32), and its stride where it is not contiguous."""
+
+    def write(argument: Any) -> Any:
+        if isinstance(argument, torch.Tensor):
+            dtype = DTYPES.get(argument.dtype, str(argument.dtype).removeprefix("torch."))
+            stride = "" if argument.is_contiguous() else f", stride={tuple(argument.stride())}"
+            return _Written(f"T({list(argument.shape)}, {dtype}{stride})")
+        return _Written(DTYPES[argument]) if isinstance(argument, torch.dtype) and argument in DTYPES else argument
+
+    return repr(_pytree.tree_map(write, (args, kwargs)))
+
+
+def format_calls(calls: Calls) -> str:
+    """Write the calls by operator, the most frequent arguments first."""
+    lines: list[str] = []
+    for name in sorted({name for name, _ in calls}):
+        lines.append(f"Operator: {name}")
+        of_this = sorted((-count, text) for (other, text), count in calls.items() if other == name)
+        lines += [f"cnt: {-count}, {text}" for count, text in of_this]
+    return "".join(f"{line}\n" for line in lines)

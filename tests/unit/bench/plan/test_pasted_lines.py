@@ -1,0 +1,79 @@
+"""What a pasted line of upstream's harness asks for: batch sizes from a file, its file's name, CI and dashboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.bench.execution.runner import Checkout
+from compileboard.collectors.bench.plan.batch_sizes import read_batch_sizes
+from compileboard.collectors.bench.plan.model_facts import facts_for
+from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.plan.settings import BenchSettings
+from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash, repeat_command
+from compileboard.collectors.cli.bench import make_job, settings_of
+from tests.unit.bench.plan.test_bench_settings import parse
+
+MODELS = [ModelRef("builtin", name, "m:f", batch_size=8) for name in ("lstm", "mlp", "unet")]
+
+
+def test_a_file_gives_single_models_a_batch_size(tmp_path: Path) -> None:
+    (tmp_path / "sizes.txt").write_text("mlp,64\nlstm, -1\n\n")
+    sizes = read_batch_sizes(str(tmp_path / "sizes.txt"))
+    lstm, mlp, unet = make_plan(MODELS, ["performance"], BenchSettings(), no_skip=True, batch_sizes=sizes)
+    assert "leaves its batch size unset" in str(lstm.left_out) and lstm.settings_of(BenchSettings()).batch_size is None
+    assert mlp.settings_of(BenchSettings()).label() == "inductor_batch=64"
+    assert "--batch-size 64" in repeat_command(mlp, BenchSettings(), "bench")
+    assert unet.settings_of(BenchSettings()).label() == "inductor" and unet.left_out is None
+    digests = {plan_hash(MODELS, [], BenchSettings(), given) for given in ({}, sizes, {"mlp": 32})}
+    assert len(digests) == 3 and plan_hash(MODELS, [], BenchSettings()) in digests
+
+
+@pytest.mark.parametrize(("line", "problem"), [("mlp", "'mlp'"), ("mlp,0", "'mlp,0'"), (",4", "',4'"), ("a,-2", "-2")])
+def test_another_line_of_that_file_is_refused(tmp_path: Path, line: str, problem: str) -> None:
+    (tmp_path / "sizes").write_text(f"unet,2\n{line}\n")
+    with pytest.raises(ValueError, match=f"line 2: expected NAME,SIZE, got .*{problem}"):
+        read_batch_sizes(str(tmp_path / "sizes"))
+    with pytest.raises(ValueError, match=r"No such file.*expected lines NAME,SIZE"):
+        read_batch_sizes(str(tmp_path / "absent"))
+
+
+def test_ci_and_dashboard_are_upstreams() -> None:
+    assert (
+        settings_of(parse("--ci", "--no-translation-validation"), {}).label() == "inductor_ci_no_translation_validation"
+    )
+    assert settings_of(parse("--no-translation-validation"), {}) == BenchSettings()
+    assert settings_of(parse("--dashboard"), {}).use_warm_peak_memory
+    assert not settings_of(parse("--dashboard", "--accuracy"), {}).use_warm_peak_memory
+    resnet = facts_for("torchvision", "resnet50")
+    assert resnet.find("use_sgd", ci=True) and not resnet.find("use_sgd", ci=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--output", "x.json"], r"--output x.json: expected a name that ends in .csv"),
+        (["--output", "x.csv", "--performance", "--accuracy"], "one file, .*for performance, accuracy give --output-d"),
+        (["--output", "x.csv", "--suite", "timm", "--suite", "builtin"], "for builtin, timm give --output-directory"),
+    ],
+)
+def test_one_file_has_one_experiment_of_one_suite(words: list[str], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        make_job(parse(*words), Checkout(), {})
+
+
+def test_a_gpu_is_chosen_before_torch_starts(tmp_path: Path) -> None:
+    request = parse("--device-index", "1", "--output", str(tmp_path / "new" / "x.csv"), "--only", "mlp")
+    job = make_job(request, Checkout(environment={"A": "b"}), {})
+    assert job.checkout.environment == {"A": "b", "CUDA_VISIBLE_DEVICES": "1"}
+    assert (tmp_path / "new").is_dir()
+
+
+def test_fast_leaves_out_what_is_known_to_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = facts_for("torchvision", "resnet50")
+    assert slow.find("slow") is None
+    known = {"mlp": type(slow)((type(slow.facts[0])("slow", "it takes minutes"),))}
+    monkeypatch.setattr("compileboard.collectors.cli.bench.facts_for", lambda _, name: known.get(name, slow))
+    names = [planned.ref.name for planned in make_job(parse("-f", "-k", "^(mlp|unet)$"), Checkout(), {}).plan]
+    assert names == ["unet"]
