@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from compileboard.app.format import NOT_RECORDED, format_count, format_number
@@ -13,13 +13,15 @@ Direction = Literal["up_is_good", "down_is_good", "neutral"]
 _HARNESS = "the performance experiment"
 _COUNTERS = "torch's counters, as the harness read them"
 _HOOKS = "the hooks"
+_EXPORTS = "the export and precompile experiments"
+_QUANTIZATION = "the quantization experiment"
 
 
 @dataclass(frozen=True)
 class Metric:
     """One metric. `name` is ResultRow's field, or SuiteSummary's for one of SUMMARY_METRICS.
 
-    `decimals` of None is four significant figures; a unit of % is kept as a share of one.
+    `decimals` of None is four significant figures.
     """
 
     name: str
@@ -34,9 +36,9 @@ class Metric:
     high: str | None = None
 
     @property
-    def factor(self) -> int:
+    def factor(self) -> float:
         """Return what a value is multiplied with to be in its unit."""
-        return 100 if self.unit == "%" else 1
+        return {"%": 100, "MB": 1e-6}.get(self.unit, 1)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,6 +88,36 @@ METRICS = (
         "--profile-dynamo-cache-lookup",
         "dynamo's, of each call",
     ),
+    _of_result("export_latency_s", "Export time", "down_is_good", _EXPORTS, "torch.export alone"),
+    _of_result("load_latency_s", "Load time", "down_is_good", _EXPORTS, "of the package, or the precompiled code"),
+    _of_result(
+        "second_process_latency_s",
+        "First call in a second process",
+        "down_is_good",
+        _EXPORTS,
+        "with what the first process left",
+    ),
+    _of_result("package_bytes", "Package size", "down_is_good", _EXPORTS, "the loaded file, MB of 10⁶ bytes"),
+    _of_result(
+        "scaling_efficiency",
+        "Scaling efficiency",
+        "up_is_good",
+        "--ddp and --fsdp",
+        "samples per second of all ranks ÷ ranks × those of one process",
+        decimals=1,
+    ),
+    # The rounding of another order of operations: within the tolerance neither more nor less is better.
+    _of_result("output_error", "Output error", "neutral", _EXPORTS, "largest relative error against eager"),
+    _of_result(
+        "quantized_error", "Quantized error", "down_is_good", _QUANTIZATION, "relative error against eager in float32"
+    ),
+    _of_result(
+        "quantized_eager_error",
+        "Quantized error against eager",
+        "neutral",
+        _QUANTIZATION,
+        "compiled quantized against eager quantized",
+    ),
     _of_result("graph_breaks", "Graph breaks", "down_is_good", _COUNTERS, "times a graph was broken"),
     _of_result(
         "unique_graph_breaks",
@@ -104,6 +136,7 @@ METRICS = (
     _of_result("cudagraph_skips", "CUDA graph skips", "down_is_good", _COUNTERS, "CUDA graphs not used"),
 )
 # Of a suite; how each counts is its definition's (app.analysis.summaries).
+_MEANS = ("load_latency_s", "package_bytes", "scaling_efficiency", "quantized_error")
 SUMMARY_METRICS = (
     Metric(
         "pass_ratio", "Pass rate", "%", "up_is_good", 1, "value", "accuracy and speedup", "models that pass, of all"
@@ -160,6 +193,7 @@ SUMMARY_METRICS = (
         _HOOKS,
         "mean of the models that were counted",
     ),
+    *(replace(metric, meaning=f"mean of the models: {metric.meaning}") for metric in METRICS if metric.name in _MEANS),
 )
 # Of a model, for incidents: 1 where it was measured and is right, 0 where it failed or is wrong.
 PASSES = Metric("passes", "Passes", "", "up_is_good", 0, "count", "the harness", "1 is measured and right, 0 is failed")

@@ -119,6 +119,7 @@ def compare(
     reports = [_decide(rule, actual, other, options, rule_names) for rule in rules]
     if all(report.lacks for report in reports):
         raise CannotCompare(_describe_lack([actual] if expected is None else [other, actual], reports))
+    reports = [report for report in reports if not report.lacks or report.is_due or not report.rule.is_optional]
     warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
     warnings += [
         f"{_name(side)} {side.failure}: what it did not reach is not compared"

@@ -121,6 +121,8 @@ def _fits(row: RuleInput, name: str, change: SeriesChange) -> bool:
 _NUMBERS = (
     *("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms", "compilation_latency_s"),
     *("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb"),
+    *("export_latency_s", "load_latency_s", "second_process_latency_s", "package_bytes"),
+    *("scaling_efficiency", "quantized_error"),
 )
 _COUNTS = ("graph_breaks", "calls_captured", "unique_graphs", "unique_graph_breaks", "fallbacks_to_eager", "recompiles")
 _JUDGE = "accuracy"

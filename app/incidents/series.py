@@ -24,6 +24,7 @@ from compileboard.app.queries.fleet.trends import find_usual, is_incomplete
 from compileboard.app.queries.run_cache import cached_ancestry
 from compileboard.collectors.contract.verdicts import SPEEDS, is_wrong_answer
 from compileboard.collectors.store.dashboard.series_changes import SERIES
+from compileboard.collectors.store.rollups.results import TIMING
 from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
 
 
@@ -164,7 +165,7 @@ def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
         numbers: Floats = np.array([row[2:] for row in rows], dtype=np.float64)
         errors = (numbers[:, 1] - numbers[:, 0]) / _INTERVAL_TO_ERROR
         columns = numbers[:, 2:]
-        if points.experiment != "performance":  # by this column an accuracy file means something else
+        if points.experiment not in TIMING:  # by this column an accuracy file means something else
             columns[:, _NUMBERS.index("compilation_latency_s")] = np.nan
         columns[np.array([run_id in wrong for run_id in run_ids])[:, None] & _MEASURED] = np.nan
         speeds = {name: columns[:, _NUMBERS.index(name)] for name in SPEEDS}
@@ -229,7 +230,8 @@ def read_suite_series(engine: Engine, order: RunOrder, suites: Sequence[str] | N
     for definition, names in ((HUD, None), (SUMMARIZE_PERF, _WITHOUT_ACCURACY)):
         for of_set, summaries in list_suite_points(engine, definition.name, suites):
             suite = tuple(of_set.values())
-            if definition is HUD and any(summary["geomean_speedup"] is not None for summary in summaries):
+            known = (summary[name] for summary in summaries for name in ("geomean_speedup", "passed_count"))
+            if definition is HUD and any(number is not None for number in known):
                 judged.add(suite)
             if (definition is HUD) != (suite in judged):
                 continue

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """One number of a result. `unit` is "" for a count, a share, and what has no unit that is known."""
+    """One number of a result.
+
+    Units: `unit` is how it is shown, "" where it has none; "%" is kept as a share of one, "MB" in bytes.
+    """
 
     upstream: str  # its name to the harness and among BenchMeasured.values
     unit: str = ""
@@ -82,6 +85,14 @@ RESULT_COLUMNS = (
     ResultColumn("eager_page_faults"),
     ResultColumn("compiled_page_faults"),
     ResultColumn("recompiles", name="recompiles", is_count=True),
+    ResultColumn("export_latency", "s", "export_latency_s"),
+    ResultColumn("load_latency", "s", "load_latency_s"),
+    ResultColumn("second_process_latency", "s", "second_process_latency_s"),
+    ResultColumn("package_bytes", "MB", "package_bytes"),
+    ResultColumn("scaling_efficiency", "%", "scaling_efficiency"),
+    ResultColumn("output_error", name="output_error"),
+    ResultColumn("quantized_error", "%", "quantized_error"),
+    ResultColumn("quantized_eager_error", name="quantized_eager_error"),
 )
 STORED = {column.name: column for column in RESULT_COLUMNS if column.name is not None}
 STORE_NAMES = {column.upstream: name for name, column in STORED.items()}

@@ -60,6 +60,12 @@ COMPARED = (
     ComparedMetric("dynamo_peak_mem_gb", "Peak memory", "down_is_good"),
     ComparedMetric("compression_ratio", "Memory compression", "up_is_good"),
     ComparedMetric("eager_peak_mem_gb", "Eager peak memory", "down_is_good"),
+    ComparedMetric("package_bytes", "Package size", "down_is_good"),
+    ComparedMetric("export_latency_s", "Export time", "down_is_good"),
+    ComparedMetric("load_latency_s", "Load time", "down_is_good"),
+    ComparedMetric("second_process_latency_s", "First call in a second process", "down_is_good"),
+    ComparedMetric("scaling_efficiency", "Scaling efficiency", "up_is_good"),
+    ComparedMetric("quantized_error", "Quantized error", "down_is_good"),
     ComparedMetric("graph_breaks", "Graph breaks", "down_is_good", "count"),
     ComparedMetric("recompiles", "Recompiles", "down_is_good", "count"),
     ComparedMetric("unique_graph_breaks", "Graph break reasons", "down_is_good", "count"),
@@ -79,16 +85,24 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "eager_latency_ms": ("eager",),
     "compilation_latency_s": ("cold_compile_s",),
     "warm_compilation_latency_s": ("warm_compile_s",),
+    "export_latency_s": ("export_s",),
+    "load_latency_s": ("load_s",),
+    "second_process_latency_s": ("second_process_s",),
     "dynamo_peak_mem_gb": ("compiled_peak_gb",),
     "eager_peak_mem_gb": ("eager_peak_gb",),
     "compression_ratio": ("eager_peak_gb", "compiled_peak_gb"),
 }
-# Medians of many repeats, also where these were not kept; every other number was measured once where it has no samples.
-MEDIANS = ("speedup", "abs_latency_ms", "eager_latency_ms", "geomean_speedup")
+# Medians of many repeats, also where these were not kept.
+MEDIANS = ("speedup", "abs_latency_ms", "eager_latency_ms", "geomean_speedup", "scaling_efficiency")
+# What one measurement tells; every other number was measured once where it has no samples.
+EXACT = ("package_bytes", "quantized_error")
 # A change up to this is taken as noise, however sure it is: two starts of one program differ so. Compiling varies more.
 # Source: test-infra torchci/components/benchmark/compilers/common.tsx, RELATIVE_THRESHOLD
 THRESHOLD, COMPILE_THRESHOLD = 0.05, 0.1
-_COMPILE_TIMES = ("compilation_latency_s", "warm_compilation_latency_s", "cache_lookup_latency_us", "compile_s")
+_COMPILE_TIMES = (
+    *("compilation_latency_s", "warm_compilation_latency_s", "cache_lookup_latency_us", "compile_s"),
+    *("export_latency_s", "load_latency_s", "second_process_latency_s"),
+)
 # asv's level: of 200 models that did not change, less than one looks changed.
 # Source: airspeed-velocity/asv, asv/_stats.py, is_different
 ALPHA = 0.002
@@ -435,8 +449,8 @@ def _measure(metric: JudgedMetric, side: MeasuredSide) -> Measurement | None:
 
 
 def _count_samples(metric: JudgedMetric, side: Measurement) -> int | None:
-    """Return of how many samples a number is made; None of a file's, or a median without its repeats."""
-    if side.samples is None or (not side.samples and metric.name in MEDIANS):
+    """Return of how many samples a number is made; None of a file's, an exact one, or a median without its repeats."""
+    if side.samples is None or (not side.samples and metric.name in (*MEDIANS, *EXACT)):
         return None
     return len(side.samples)
 

@@ -102,12 +102,14 @@ def _migrations() -> Any:
         "0002_trace_logs": ("schema_2.sql", (grow_stacks,)),
         "0003_timeline": ("schema_3.sql", ()),
         "0004_benchmark_results": ("schema_4.sql", ()),
-        "0005_run_summaries": ("schema_5.sql", (grow_summaries,)),
-        "0006_findings": ("schema_6.sql", (grow_summaries,)),  # a model with a wrong answer counts as failed since
+        "0005_run_summaries": ("schema_5.sql", ()),
+        "0006_findings": ("schema_6.sql", ()),
         "0007_rejects_failures_trash": ("schema_7.sql", ()),
         "0008_content_ids": ("schema_8.sql", (give_content_ids, number_runs)),
         "0009_incidents": ("schema_9.sql", (renew_suggestions,)),
         "0010_repros": ("schema_10.sql", ()),
+        # Once, by the newest columns: a model with a wrong answer counts as failed since version 6.
+        "0011_export_and_ranks": ("schema_11.sql", (grow_summaries,)),
     }
 
     def apply(database: Any, file_name: str, functions: tuple[Callable[[sqlite3.Connection], object], ...]) -> None:

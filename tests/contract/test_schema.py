@@ -51,6 +51,7 @@ def test_numbers_carry_their_unit(schema):
     plain |= {"calls_captured", "unique_graphs", "graph_breaks", "unique_graph_breaks"}
     plain |= {"autograd_captures", "autograd_compiles"}
     plain |= {"geomean_speedup", "graph_breaks_per_model", "recompiles_per_model"}
+    plain |= {"scaling_efficiency", "output_error", "quantized_error", "quantized_eager_error"}
     plain |= {"pub", "removed_pub"}  # numbers of commits
     plain |= {"failure_position", "seconds"}
     # A finding's levels are in its metric's unit.

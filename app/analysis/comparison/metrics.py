@@ -12,6 +12,17 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("compilation_latency_s", "warm_compilation_latency_s", "cache_lookup_latency_us"),
     ),
     "memory": ("Memory", ("dynamo_peak_mem_gb", "compression_ratio", "eager_peak_mem_gb")),
+    "packages": (
+        "Packages and ranks",
+        (
+            "package_bytes",
+            "export_latency_s",
+            "load_latency_s",
+            "second_process_latency_s",
+            "scaling_efficiency",
+            "quantized_error",
+        ),
+    ),
     "graphs": (
         "Graphs and breaks",
         (

@@ -55,6 +55,12 @@ class SetSummaryJson(SetFields):
     dynamo_peak_mem_gb: Annotated[float | None, "Mean peak memory, compiled. GB of 10^9 bytes."]
     graph_breaks_per_model: Annotated[float | None, "Mean of the counted models, equal in every formula."]
     recompiles_per_model: Annotated[float | None, "Mean of the counted models, equal in every formula."]
+    load_latency_s: Annotated[float | None, "Mean load time of what was packaged or precompiled. Seconds."]
+    package_bytes: Annotated[float | None, "Mean size of the packages."]
+    scaling_efficiency: Annotated[
+        float | None, "Mean efficiency of several ranks: samples a second ÷ ranks × those of one."
+    ]
+    quantized_error: Annotated[float | None, "Mean relative error of quantized models against eager in float32."]
     is_incomplete: Annotated[bool, "Whether models failed that a usual run measures: its means are of the others."]
 
 
@@ -76,7 +82,7 @@ class TrendMetric:
 
     name: Annotated[str, "Its name."]
     label: Annotated[str, "Its name in words."]
-    unit: Annotated[str, "Its unit; a `%` is written as a share of one; empty for a count."]
+    unit: Annotated[str, "Its unit; a `%` is written as a share of one, `MB` as bytes; empty for a count."]
     direction: Annotated[str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."]
 
 

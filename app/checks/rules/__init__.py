@@ -32,8 +32,7 @@ RULES: tuple[Rule, ...] = (
     missing_model.MISSING_BASELINE_RULE,
     distinct.NEW_BREAKS_RULE,
     distinct.NEW_RECOMPILES_RULE,
-    measured.RULE,
-    measured.COMPILE_TIME_RULE,
+    *measured.RULES,
     incidents.RULE,
 )
 DEFAULT = "default"

@@ -1,4 +1,4 @@
-"""`speedup`, `compile-time`: no model worse than in the baseline by more than noise, as Compare judges it.
+"""No model worse than in the baseline by more than noise, as Compare judges it: a rule for each measured number.
 
 Where the repeats of a speedup are not kept (upstream's CSVs), the tolerance alone decides. What was measured less than
 three times decides nothing, nor does what moved because eager mode did.
@@ -7,6 +7,7 @@ three times decides nothing, nor does what moved because eager mode did.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from compileboard.app.checks.rules.model import (
     FAIL,
@@ -20,30 +21,27 @@ from compileboard.app.checks.rules.model import (
     need_columns,
     read_number,
 )
+from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import (
     COMPARED,
     COMPILE_THRESHOLD,
+    THRESHOLD,
     ComparedMetric,
     Verdict,
     judge_sides,
 )
 
 WORDS = {
-    "worse": "SLOWER",
-    "better": "FASTER",
     "single": "FEW_SAMPLES",
     "eager": "EAGER_MOVED",
     "wrong": "WRONG_ANSWER",
 }
 OUTCOMES = {
-    "PASS": PASS,
-    "FASTER": PASS,
     "NOISE": PASS,
     "OTHER_BATCH_SIZE": NOTE,
     "FEW_SAMPLES": NOTE,
     "EAGER_MOVED": NOTE,
     "WRONG_ANSWER": NOTE,
-    "SLOWER": FAIL,
 }
 
 
@@ -55,6 +53,9 @@ class MeasuredCheck:
     column: str  # upstream's
     metric: str  # of COMPARED
     format: str
+    threshold: float = COMPILE_THRESHOLD
+    scale: float = 1
+    words: tuple[str, str] = ("SLOWER", "FASTER")  # worse, better
     tells_missing: bool = False
 
     def __call__(self, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
@@ -68,14 +69,14 @@ class MeasuredCheck:
         value = self._read(row)
         before = self._read(other) if other else None
         if other is not None and value is not None and before is not None:
-            tolerance = options.tolerance if self.metric == "speedup" else COMPILE_THRESHOLD
+            tolerance = options.tolerance if self.metric == "speedup" else self.threshold
             return self._compare(row, other, value / before - 1, tolerance)
         if not self.tells_missing or value is before is None:
             return None
         if before is None:
-            return "MISSING", f"{self.column}={self.format.format(value)}, no expected one"
+            return "MISSING", f"{self.column}={self._show(row)}, no expected one"
         status, reason = row.cells.get("status"), row.cells.get("reason")
-        detail = f"{self.column}={self.format.format(before)} before; now {status or 'not measured'}"
+        detail = f"{self.column}={self.format.format(before * self.scale)} before; now {status or 'not measured'}"
         return ("SKIPPED" if status in ("skipped", "not_run") else "FAIL"), detail + (f": {reason}" if reason else "")
 
     def _read(self, row: RuleInput) -> float | None:
@@ -90,11 +91,12 @@ class MeasuredCheck:
         verdict = judge_row(row, other, {self.metric: tolerance})[self.metric]
         if abs(change) <= tolerance and verdict.word != "wrong":
             return "PASS", detail
-        return WORDS.get(verdict.word, "NOISE"), f"{detail}; {describe_basis(verdict)}"
+        words = WORDS | dict(zip(("worse", "better"), self.words))
+        return words.get(verdict.word, "NOISE"), f"{detail}; {describe_basis(verdict)}"
 
     def _show(self, row: RuleInput) -> str:
         interval = row.side.interval if self.metric == "speedup" else None
-        text = self.format.format(self._read(row))
+        text = self.format.format((self._read(row) or 0) * self.scale)
         return text + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
 
 
@@ -112,25 +114,66 @@ def describe_basis(verdict: Verdict[ComparedMetric]) -> str:
     return f"{verdict.basis}; {reason}" if reason else verdict.basis
 
 
-RULE = Rule(
-    name="speedup",
-    about="no model slower than in the baseline: beyond noise, and a change above the tolerance",
-    source="CompileBoard",
-    words=OUTCOMES | {"MISSING": NOTE, "SKIPPED": NOTE, "FAIL": FAIL},
-    check=MeasuredCheck("speedup", "speedup", "speedup", "{:.3f}x", tells_missing=True),
-    applies=need_columns("speedup", both=True),
-    is_default=True,
-    is_performance=True,
+def _make_rule(name: str, about: str, column: str, format_text: str, is_optional: bool = True, **check: Any) -> Rule:
+    words = check.setdefault("words", ("SLOWER", "FASTER"))
+    worse, better = words
+    tells_missing = {"MISSING": NOTE, "SKIPPED": NOTE, "FAIL": FAIL} if check.get("tells_missing") else {}
+    return Rule(
+        name=name,
+        about=about,
+        source="CompileBoard",
+        words={"PASS": PASS, better: PASS, **OUTCOMES, worse: FAIL, **tells_missing},
+        check=MeasuredCheck(name, column, STORE_NAMES[column], format_text, **check),
+        applies=need_columns(column, both=True),
+        is_default=True,
+        is_performance=True,
+        is_optional=is_optional,
+        columns=() if tells_missing else (column,),
+    )
+
+
+_BEYOND = f"beyond noise, and by more than {COMPILE_THRESHOLD:.0%}"
+RULES = (
+    _make_rule(
+        "speedup",
+        "no model slower than in the baseline: beyond noise, and a change above the tolerance",
+        "speedup",
+        "{:.3f}x",
+        is_optional=False,
+        tells_missing=True,
+    ),
+    _make_rule(
+        "compile-time",
+        f"no model compiled slower than in the baseline: {_BEYOND}",
+        "compilation_latency",
+        "{:.3f} s",
+        is_optional=False,
+    ),
+    _make_rule("load-time", f"nothing loads slower than in the baseline: {_BEYOND}", "load_latency", "{:.4f} s"),
+    _make_rule(
+        "package-size",
+        f"no package larger than in the baseline by more than {THRESHOLD:.0%}",
+        "package_bytes",
+        "{:,.0f}",
+        threshold=THRESHOLD,
+        words=("LARGER", "SMALLER"),
+    ),
+    _make_rule(
+        "scaling-efficiency",
+        f"no efficiency of several ranks lower than in the baseline by more than {THRESHOLD:.0%}",
+        "scaling_efficiency",
+        "{:.1f}%",
+        scale=100,
+        threshold=THRESHOLD,
+        words=("LOWER", "HIGHER"),
+    ),
+    _make_rule(
+        "quantized-error",
+        f"no quantized model further from float32 than in the baseline by more than {THRESHOLD:.0%}",
+        "quantized_error",
+        "{:.4g}%",
+        scale=100,
+        threshold=THRESHOLD,
+        words=("LARGER", "SMALLER"),
+    ),
 )
-COMPILE_TIME_RULE = Rule(
-    name="compile-time",
-    about=f"no model compiled slower than in the baseline: beyond noise, and by more than {COMPILE_THRESHOLD:.0%}",
-    source="CompileBoard",
-    words=OUTCOMES,
-    check=MeasuredCheck("compile-time", "compilation_latency", "compilation_latency_s", "{:.3f} s"),
-    applies=need_columns("compilation_latency", both=True),
-    is_default=True,
-    is_performance=True,
-    columns=("compilation_latency",),
-)
-RULES = (RULE, COMPILE_TIME_RULE)

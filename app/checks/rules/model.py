@@ -141,6 +141,7 @@ class Rule:
     applies: Callable[[Side, Side, RuleOptions], str]
     is_default: bool = False
     is_performance: bool = False  # means something on like machines alone
+    is_optional: bool = False  # one of the default rules that is not told of where neither side has what it compares
     needs_baseline: bool = True
     columns: tuple[str, ...] = ()  # a model of our own runs of which neither side says any of these is left out
 

@@ -14,6 +14,11 @@ from typing import Any, TypeVar
 from compileboard.collectors.contract.result_columns import STORED
 
 LEADING = ("performance", "accuracy")  # then the others, by name
+# What makes a program or a package: a model passes where it is right, with a speedup or without one.
+EXPORTS = ("export", "export_strict", "aot_inductor", "aot_precompile", "onnx")
+# What is summed up as a suite of its own, and times by itself what it makes.
+ALONE = (*EXPORTS, "quantization", "nothing")
+TIMING = frozenset(("performance", *ALONE))
 
 Key = tuple[object, ...]
 
@@ -50,6 +55,14 @@ class ResultFields:
     eager_peak_mem_gb: float | None
     dynamo_peak_mem_gb: float | None
     cache_lookup_latency_us: float | None
+    export_latency_s: float | None
+    load_latency_s: float | None
+    second_process_latency_s: float | None
+    package_bytes: float | None
+    scaling_efficiency: float | None
+    output_error: float | None
+    quantized_error: float | None
+    quantized_eager_error: float | None
     accuracy: str | None
     calls_captured: int | None
     unique_graphs: int | None
@@ -120,7 +133,8 @@ class ResultRow(ResultFields):
 # What belongs together comes from one experiment: an interval is of its own speedup.
 _TIMES = ("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms")
 _MEMORY = ("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb")
-_ALONE = ("warm_compilation_latency_s", "cache_lookup_latency_us", *COUNTS, "command", "message")
+_ALONE = tuple(name for name in NUMBERS if name not in (*_TIMES, *_MEMORY, "compilation_latency_s"))
+_SINGLE = (*_ALONE, "command", "message")
 _FAILURE = ("status", "reason", "message", "command")
 
 Filled = TypeVar("Filled")
@@ -188,7 +202,7 @@ def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
     lead, others = parts[0], parts[1:]
     values = dict(vars(lead))
     del values["experiment"], values["task"]
-    if lead.experiment != "performance":
+    if lead.experiment not in TIMING:
         # By this column upstream's accuracy file means all of torch's compile time, not the warm-up's.
         values["compilation_latency_s"] = None
         # Beside a performance that failed, another experiment's speedup would be misleading.
@@ -196,7 +210,7 @@ def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
     if others:
         _add(values, others, _MEMORY)
         for result in others:
-            for name in _ALONE:
+            for name in _SINGLE:
                 if values[name] is None:
                     values[name] = result.__dict__[name]
         judges = (part.accuracy for part in sorted(parts, key=lambda part: part.experiment != "accuracy"))

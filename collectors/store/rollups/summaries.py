@@ -15,13 +15,21 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from compileboard.collectors.store.rollups.results import COLUMNS, LEADING, ResultRow, merge_results, read_measured
+from compileboard.collectors.store.rollups.results import (
+    ALONE,
+    COLUMNS,
+    EXPORTS,
+    LEADING,
+    ResultRow,
+    merge_results,
+    read_measured,
+)
 
 HUD_PASSING = frozenset({"pass", "pass_due_to_skip", "eager_variation"})
 RUNNER_PASSING = frozenset({"pass", "pass_due_to_skip"})
-_HEADLINE = frozenset(LEADING)
+_HEADLINE = frozenset((*LEADING, *ALONE))
 _EAGER = frozenset({"eager", "inductor_eager"})
-_EXPORT = frozenset({"export", "inductor_export"})
+_EXPORT = frozenset({*EXPORTS, "inductor_export"})
 _NUMBERS = (
     "geomean_speedup",
     "compilation_latency_s",
@@ -30,6 +38,10 @@ _NUMBERS = (
     "dynamo_peak_mem_gb",
     "graph_breaks_per_model",
     "recompiles_per_model",
+    "load_latency_s",
+    "package_bytes",
+    "scaling_efficiency",
+    "quantized_error",
 )
 
 
@@ -112,17 +124,26 @@ def _any(_row: ResultRow) -> bool:
 def _counts_for_hud(row: ResultRow) -> bool:
     if row.accuracy == "pass_due_to_skip":
         return True
-    return is_passing(row) and (bool(row.speedup) or row.backend in _EXPORT)
+    return is_passing(row) and (bool(row.speedup) or _is_export(row))
+
+
+def _is_export(row: ResultRow) -> bool:
+    """Return True if HUD asks for no speedup: of a file by the backend, of our own runs by the experiment."""
+    return row.backend in _EXPORT or any(name in EXPORTS for name in row.experiments)
 
 
 def _counts_for_runner(row: ResultRow) -> bool:
     return _passes_runner(row) and _at_least_one(row) is not None
 
 
-# Graph breaks and recompiles are means over the models that were counted: no definition has them.
-_COUNTED = {
+# Means over the models that have the number: no definition has them.
+_OURS = {
     "graph_breaks_per_model": Number(_any, _known("graph_breaks"), _mean),
     "recompiles_per_model": Number(_any, _known("recompiles"), _mean),
+    **{
+        name: Number(_any, _known(name), _mean)
+        for name in ("load_latency_s", "package_bytes", "scaling_efficiency", "quantized_error")
+    },
 }
 
 
@@ -158,7 +179,7 @@ HUD = Definition(
         "compression_ratio": Number(is_passing, _not_zero("compression_ratio"), _mean),
         # HUD leaves a 0 in this mean alone.
         "dynamo_peak_mem_gb": Number(is_passing, _known("dynamo_peak_mem_gb"), _mean_with_zeros),
-        **_COUNTED,
+        **_OURS,
     },
 )
 RUNNER = Definition(
@@ -172,7 +193,7 @@ RUNNER = Definition(
         "compilation_latency_s": Number(_passes_runner, _positive("compilation_latency_s"), _mean),
         "abs_latency_ms": Number(_passes_runner, _positive("abs_latency_ms"), _mean),
         "compression_ratio": Number(_passes_runner, _positive("compression_ratio"), _mean),
-        **_COUNTED,
+        **_OURS,
     },
 )
 SUMMARIZE_PERF = Definition(
@@ -185,7 +206,7 @@ SUMMARIZE_PERF = Definition(
         "geomean_speedup": Number(_has_speedup, _known("speedup"), _geomean),
         "compilation_latency_s": Number(_has_speedup, _known("compilation_latency_s"), _mean),
         "compression_ratio": Number(_has_speedup, _known("compression_ratio"), _geomean),
-        **_COUNTED,
+        **_OURS,
     },
 )
 DEFINITIONS = {definition.name: definition for definition in (HUD, RUNNER, SUMMARIZE_PERF)}
@@ -207,6 +228,10 @@ class SuiteNumbers:
     dynamo_peak_mem_gb: float | None
     graph_breaks_per_model: float | None
     recompiles_per_model: float | None
+    load_latency_s: float | None
+    package_bytes: float | None
+    scaling_efficiency: float | None
+    quantized_error: float | None
 
     @property
     def pass_ratio(self) -> float | None:
@@ -222,7 +247,7 @@ class SuiteSummary(SuiteNumbers):
 
 
 def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    """Return what the definitions know: performance and accuracy; a row of coverage, say, is no model of a headline."""
+    """Return what is summed up: performance, accuracy, and what has a backend of its own; coverage, say, is not."""
     return [row for row in rows if not _HEADLINE.isdisjoint(row.experiments)]
 
 
@@ -248,7 +273,7 @@ def count_passed(rows: Sequence[ResultRow], definition: Definition) -> int | Non
     """Count the models that pass; None where nothing was judged, or nothing timed: no definition has a rate then."""
     passes = definition.passes
     judged = any(row.accuracy or (definition is HUD and row.backend in _EAGER) for row in rows)
-    timed = any("performance" in row.experiments or row.speedup or row.backend in _EXPORT for row in rows)
+    timed = any("performance" in row.experiments or row.speedup or _is_export(row) for row in rows)
     return sum(map(passes, rows)) if passes and judged and timed else None
 
 

@@ -12,7 +12,7 @@ from compileboard.collectors.store.ingest.results import ADD_RESULT, NUMBERS
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.rollups.results import COLUMNS, ResultFields
 
-UNITS = {"×": "", "ms": "_ms", "s": "_s", "GB": "_gb", "µs": "_us", "": ""}
+UNITS = {"×": "", "%": "", "MB": "", "ms": "_ms", "s": "_s", "GB": "_gb", "µs": "_us", "": ""}
 
 
 def test_a_stored_number_has_its_type_in_the_row_and_its_unit_in_its_name() -> None:

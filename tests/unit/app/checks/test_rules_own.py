@@ -56,6 +56,30 @@ def test_vanished_models_are_named() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("rule", "column", "base", "new", "word"),
+    [
+        ("package-size", "package_bytes", 3.2e6, 3.4e6, "LARGER"),
+        ("package-size", "package_bytes", 3.2e6, 3.3e6, "PASS"),
+        ("package-size", "package_bytes", 3.2e6, 1.6e6, "SMALLER"),
+        ("scaling-efficiency", "scaling_efficiency", 0.93, 0.71, "LOWER"),
+        ("quantized-error", "quantized_error", 0.0063, 0.016, "LARGER"),
+        ("load-time", "load_latency", 0.02, 0.04, "FEW_SAMPLES"),  # loaded once on each side
+    ],
+)
+def test_a_number_that_is_exact_needs_no_samples(rule: str, column: str, base: float, new: float, word: str) -> None:
+    sides = [Side(title, (_row("mlp", **{column: value}),)) for title, value in (("now", new), ("before", base))]
+    assert _words(rule, *sides) == [("mlp", word)]
+
+
+def test_a_load_time_is_judged_by_its_samples() -> None:
+    def side(seconds: float) -> Side:
+        samples = [seconds, 1.01 * seconds, 0.99 * seconds]
+        return Side("side", (_row("mlp", load_latency=seconds, repeats={"load_s": samples}),))
+
+    assert _words("load-time", side(0.04), side(0.02)) == [("mlp", "SLOWER")]
+
+
 def test_missing_baselines_are_named() -> None:
     before, now = Side("before", (_row("old"),)), Side("now", (_row("old"), _row("new")))
     assert _words("missing-baseline", now, before) == [("old", "PASS"), ("new", "MISSING_BASELINE")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +18,7 @@ from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.rollups.results import COLUMNS, merge_results, read_measured
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS, NUMBERS, grow_summaries, summarize
+from tests.tools.make_db import DATA
 from tests.unit.app.benched import ACCURACY, MLP, RUNS, add_results, bench_suite, measure
 
 
@@ -75,6 +77,48 @@ def test_a_database_of_before_gets_the_same(store: sqlite3.Connection) -> None:
     grow_summaries(store)
     assert len(summaries) == 9
     assert read_kept(store) == summaries
+
+
+def test_a_database_of_version_7_keeps_its_results_and_has_none_of_the_newer_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    path.write_bytes(lzma.decompress((DATA / "schema_7" / "team.db.xz").read_bytes()))
+    read = "select * from {} order by run_id, definition, suite, backend, dynamic, world_size, mode, dtype, hardware"
+    with closing(sqlite3.connect(path)) as before:
+        summaries = before.execute(read.format("run_summaries")).fetchall()
+        results = before.execute("select count(*), sum(speedup), sum(graph_breaks) from results").fetchone()
+    migrate(path)
+    with closing(sqlite3.connect(path)) as after:
+        rows = after.execute(read.format("run_summaries")).fetchall()
+        assert after.execute("select count(*), sum(speedup), sum(graph_breaks) from results").fetchone() == results
+    assert rows == [(*row, None, None, None, None) for row in summaries]
+    assert len(rows) == 63
+
+
+def test_an_exports_pass_rate_asks_for_no_speedup(store: sqlite3.Connection) -> None:
+    made = {"experiment": "export", "backend": "export", "repeats": {}}
+    failed = {"status": "failed", "reason": "fail_to_run", "accuracy": "fail_to_run", "values": {}}
+    package = {"experiment": "aot_inductor", "backend": "aot_inductor", "accuracy": "pass", "repeats": {}}
+    add_results(
+        store,
+        "RUN",
+        measure(**made, accuracy="pass", values={"export_latency": 0.5, "output_error": 0.0}),
+        measure(**made, **failed, model="branchy"),
+        measure(**package, values={"speedup": 1.2, "package_bytes": 3e6, "load_latency": 0.02}),
+        measure(**package, model="conv", values={"speedup": 1.1, "package_bytes": 1e6, "load_latency": 0.01}),
+    )
+    by_backend = {row["backend"]: row for row in read_kept(store) if row["definition"] == "hud"}
+    assert (by_backend["export"]["passed_count"], by_backend["export"]["total_count"]) == (1, 2)
+    package_row = by_backend["aot_inductor"]
+    assert (package_row["passed_count"], package_row["package_bytes"], package_row["load_latency_s"]) == (2, 2e6, 0.015)
+
+
+def test_a_second_experiment_of_inductors_completes_its_row(store: sqlite3.Connection) -> None:
+    second = measure(experiment="caching_precompile", values={"second_process_latency": 5.1}, repeats={})
+    add_results(store, "RUN", MLP, second)
+    cursor = store.execute(f"select {COLUMNS} from results x join series s on s.id = x.series_id")
+    (row,) = merge_results(read_measured(cursor))
+    assert (row.speedup, row.second_process_latency_s) == (1.25, 5.1)
+    assert row.experiments == ("performance", "caching_precompile")
 
 
 @settings(max_examples=20)
