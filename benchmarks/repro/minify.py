@@ -1,15 +1,18 @@
 """Minify planted failures beside torch's own minifier: `python -m benchmarks.repro.minify [NAME …]`.
 
 Torch's way is its environment variables: they leave a launcher, which is run with the planted operation registered and
-gets as long as is given. Ours is `repro minify` on the same graph. Both start a Python, load torch and have empty
-compile caches; each pair runs in an order that is drawn. Nodes are call nodes of the program that each leaves.
+gets as long as is given. Ours is the command `repro minify` on the same graph. Both are what a person waits for, from
+the start of Python on, with empty compile caches; each pair runs in an order that is drawn. Nodes are call nodes of the
+program that each leaves; the processor's time is that of all processes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -19,8 +22,9 @@ from pathlib import Path
 
 from benchmarks.common import ROOT, Row, print_table
 from compileboard.collectors.formats.torch_repro import NoTorchRepro, parse_torch_script
-from compileboard.collectors.repro.isolation import TrialLimits, run_task
 from compileboard.collectors.repro.minify.findings import Minification, load_minification
+from compileboard.collectors.repro.sending import export
+from compileboard.start import own_command
 from tests.integration.repro.planted_repros import make_repros
 
 PROGRAMS = ROOT / "tests" / "programs"
@@ -47,11 +51,12 @@ class Minified:
     seconds: float
     node_count: int | None
     note: str = ""
+    cpu_seconds: float = 0.0
 
     def __str__(self) -> str:
         if self.node_count is None:
             return self.note
-        return f"{self.seconds:.1f} s, {self.node_count} nodes{self.note}"
+        return f"{self.seconds:.1f} s ({self.cpu_seconds:.1f} s of the processor), {self.node_count} nodes{self.note}"
 
 
 def main() -> None:
@@ -85,14 +90,22 @@ def _compare(name: str, folder: Path, timeout_s: float, is_alone: bool) -> Row:
 def _ours(name: str, folder: Path) -> Minified:
     repro = make_repros(folder / "repros.pickle", name)[name]
     repro = replace(repro, manifest=replace(repro.manifest, error_type=None))
-    task = "compileboard.collectors.repro.minify.task:run"
-    start = time.monotonic()
-    body = run_task(task, repro, limits=TrialLimits(300), environment=os.environ)
-    answer: Minification = load_minification(body["answer"])
+    path = folder / "failure.tar.gz"
+    export(repro, str(path), is_forced=False)
+    command = own_command("compileboard.collectors", "repro", "minify", str(path), "--trust", "--json")
+    start, cpu_s = time.monotonic(), _children_cpu_s()
+    ended = subprocess.run([*command, "--timeout", "300"], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    seconds, cpu_s = time.monotonic() - start, _children_cpu_s() - cpu_s
+    if ended.returncode:
+        return Minified(seconds, None, f"exit code {ended.returncode}: {ended.stderr[-200:]}")
+    answer: Minification = load_minification(json.loads(ended.stdout)["answer"])
     note = f" ({', '.join(answer.operations[:3])}), {answer.tried_count} trials"
-    return Minified(
-        time.monotonic() - start, answer.nodes_after, note if answer.is_confirmed else f"{note}, not confirmed"
-    )
+    return Minified(seconds, answer.nodes_after, note if answer.is_confirmed else f"{note}, not confirmed", cpu_s)
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _capture_by_torch(name: str, folder: Path) -> Path | None:
@@ -115,7 +128,7 @@ def _torchs(name: str, launcher: Path, folder: Path, timeout_s: float) -> Minifi
     text = launcher.read_text()
     planting = f"import sys\nsys.path.insert(0, {str(PROGRAMS)!r})\nimport planted\nplanted.install({name!r})\n"
     launcher.write_text(text.replace("\nfrom torch.nn import *\n", f"\n{planting}\nfrom torch.nn import *\n", 1))
-    start = time.monotonic()
+    start, cpu_s = time.monotonic(), _children_cpu_s()
     try:
         command = [sys.executable, str(launcher), "minify"]
         ended = subprocess.run(
@@ -124,12 +137,12 @@ def _torchs(name: str, launcher: Path, folder: Path, timeout_s: float) -> Minifi
         note = "" if ended.returncode == 0 else f", exit code {ended.returncode}"
     except subprocess.TimeoutExpired:
         note = f", not ended in {timeout_s:.0f} s"
-    seconds = time.monotonic() - start
+    seconds, cpu_s = time.monotonic() - start, _children_cpu_s() - cpu_s
     try:
         manifest = parse_torch_script((folder / "repro.py").read_text()).manifest
     except (OSError, NoTorchRepro):
         return Minified(seconds, None, f"no program after {seconds:.1f} s{note}")
-    return Minified(seconds, manifest.node_count, note)
+    return Minified(seconds, manifest.node_count, note, cpu_s)
 
 
 def _environment(cache: Path) -> dict[str, str]:

@@ -13,8 +13,9 @@ import click
 
 from compileboard.collectors.cli.common import db_option, print_message
 from compileboard.collectors.cli.retry import pick_up
-from compileboard.collectors.repro.isolation import DEFAULT_SECONDS, TrialLimits, run_task
+from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.trials import DEFAULT_SECONDS, TrialLimits
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.progress_line import progress_line
 from compileboard.collectors.terminal.values import read_count, read_seconds, read_size

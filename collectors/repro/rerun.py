@@ -6,8 +6,9 @@ from typing import Any
 
 from compileboard.collectors.repro import failure
 from compileboard.collectors.repro.failure import Failure, captured_failure, raised
-from compileboard.collectors.repro.isolation import OK, OUT_OF_MEMORY, SIGNAL, TIMED_OUT, Outcome, ReproTask
+from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.trials import OK, OUT_OF_MEMORY, SIGNAL, TIMED_OUT, Outcome
 
 SAME, OTHER, PASSES, LIMITED = "same", "other", "passes", "limited"  # what `run` answers
 
@@ -18,6 +19,7 @@ def rerun(task: ReproTask) -> dict[str, Any]:
     level = task.options.get("level") or task.repro.manifest.level
     is_strict = bool(task.options.get("strict"))
     task.progress({"text": f"compiling {task.repro.manifest.node_count or '?'} operations"})
+    task.load_compiler(level)
     outcome = task.trials.run(attempt, task.repro, level, kind, task.device, is_strict)
     answer = describe_outcome(task.repro, outcome, kind)
     return {**answer, "level": level, "torch_version": _torch_version()}

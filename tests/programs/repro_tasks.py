@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
 from typing import Any
 
-from compileboard.collectors.repro.isolation import Outcome, ReproTask, TrialLimits
+from compileboard.collectors.repro.isolation import ReproTask
+from compileboard.collectors.repro.trials import Outcome, TrialLimits
 
 
 def add(left: int, right: int) -> int:
@@ -92,8 +94,15 @@ def describe(repro: Any) -> list[Any]:
     ] + [[str(node.meta["val"].shape)] for node in gm.graph.nodes if node.name == "constant_pad_nd"]
 
 
-def read_processor(_: ReproTask) -> dict[str, Any]:
+def read_processor(job: ReproTask) -> dict[str, Any]:
     """Return whether the driver knows what the processor can do, so that trials do."""
+    job.load_compiler("aot")
     import torch._inductor.cpu_vec_isa as probe
 
     return {"is_known": probe.valid_vec_isa_list.cache_info().currsize > 0}
+
+
+def read_inductor(job: ReproTask) -> dict[str, Any]:
+    """Return whether inductor is loaded before a trial of this repro."""
+    job.load_compiler(job.repro.manifest.level)
+    return {"is_loaded": job.trials.has_inductor or "torch._inductor.compile_fx" in sys.modules}

@@ -60,6 +60,7 @@ def _choose(first: Analysis | None, second: Analysis) -> Analysis:
 
 def _judge_operations(task: ReproTask, how: Judge) -> Analysis:
     task.progress({"text": f"judging the operations of the {how.level} graph"})
+    task.load_compiler(how.level)
     outcome = task.trials.run(analyze_loaded, task.repro, task.device, how, task.options.get("memory_bytes"))
     return load_analysis(read_value(outcome))
 

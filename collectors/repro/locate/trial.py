@@ -12,11 +12,12 @@ from typing import Any
 
 from compileboard.collectors.repro import failure
 from compileboard.collectors.repro.failure import Failure, captured_failure
-from compileboard.collectors.repro.isolation import OK, Outcome, ReproTask
+from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge, judge
 from compileboard.collectors.repro.locate.narrowing import GraphEdit
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.rerun import read_failure
+from compileboard.collectors.repro.trials import OK, Outcome
 
 
 @dataclass
@@ -33,6 +34,7 @@ class RepeatedTry:
     def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
         """Run a function of the repro in a trial of its own."""
         self.count += 1
+        self.task.load_compiler(self.how.level)
         outcome = self.task.trials.run(function, self.task.repro, self.task.device, self.how, *arguments)
         self.task.progress({"text": f"{self.count} tries"})
         return outcome

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from compileboard.collectors.repro.isolation import Outcome, TrialLimits
 from compileboard.collectors.repro.minify.search import TrialRunner
+from compileboard.collectors.repro.trials import Outcome, TrialLimits
 
 
 class DeviceTrials:

@@ -21,9 +21,8 @@ from typing import Any, Protocol
 import torch
 import torch._functorch.fx_minifier as fx_minifier
 
-from compileboard.collectors.repro import failure, isolation
+from compileboard.collectors.repro import failure
 from compileboard.collectors.repro.failure import Failure, find_operation
-from compileboard.collectors.repro.isolation import Outcome, TrialLimits
 from compileboard.collectors.repro.judging import COMPILED, EAGER, Judge, judge
 from compileboard.collectors.repro.minify.findings import (
     MINIFIED,
@@ -43,6 +42,7 @@ from compileboard.collectors.repro.minify.graph_values import (
     placeholders,
 )
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question
+from compileboard.collectors.repro.trials import OK, RAISED, SIGNAL, TIMED_OUT, Outcome, TrialLimits
 
 MOST_GUESSES = 3
 # What stands in a graph without computing anything.
@@ -111,28 +111,29 @@ def minify(
     operation: str | None = None,
     suspect: Callable[[Any, Sequence[Any]], Sequence[str]] | None = None,
     keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: None,
+    load_compiler: Callable[[], None] = lambda: None,
 ) -> SmallestGraph:
     """Reduce a graph to the fewest nodes that fail in the same way.
 
     `expected` is the failure that was captured, `operation` the one that it names, `suspect` names nodes that may be
-    at fault, and `keep` is given each smaller graph.
+    at fault, `keep` is given each smaller graph, and `load_compiler` is called before a trial that compiles.
     """
     search = _Search(module, list(inputs), how, trials, log or QueryLog(None), report, max_seconds)
-    search.suspect, search.keep = suspect, keep
+    search.suspect, search.keep, search.load_compiler = suspect, keep, load_compiler
     return search.run(expected, operation)
 
 
 def failure_of(outcome: Outcome, expected: Failure) -> Failure:
     """Return how a trial of `judge` failed; of a chain of errors the expected one, if it is in it."""
-    if outcome.status == isolation.OK:
+    if outcome.status == OK:
         return Failure(**outcome.value["failure"])
     chain = [failure.raised(*entry) for entry in outcome.errors]
     same = next((entry for entry in chain if entry.is_same(expected)), None)
-    if same is not None or outcome.status == isolation.RAISED:
+    if same is not None or outcome.status == RAISED:
         return same or chain[0]
-    if outcome.status == isolation.SIGNAL:
+    if outcome.status == SIGNAL:
         return Failure(failure.SIGNAL, signal=outcome.signal)
-    return Failure(failure.TIMED_OUT if outcome.status == isolation.TIMED_OUT else failure.OUT_OF_MEMORY)
+    return Failure(failure.TIMED_OUT if outcome.status == TIMED_OUT else failure.OUT_OF_MEMORY)
 
 
 class _Search:
@@ -150,6 +151,7 @@ class _Search:
     ) -> None:
         self.suspect: Callable[[Any, Sequence[Any]], Sequence[str]] | None = None
         self.keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: None
+        self.load_compiler: Callable[[], None] = lambda: None
         self._start = time.monotonic()
         self._how, self._trials, self._log, self._report = how, trials, log, report
         self._deadline = None if max_seconds is None else self._start + max_seconds
@@ -214,7 +216,7 @@ class _Search:
         """Count the nodes that run in eager before a process dies of them or reaches a limit; None if all do."""
         with tempfile.NamedTemporaryFile(prefix="nodes-") as file:
             outcome = self._trials.run(count_nodes, module, inputs, file.name)
-            if outcome.status in (isolation.OK, isolation.RAISED):  # an error ends `annotate` by itself
+            if outcome.status in (OK, RAISED):  # an error ends `annotate` by itself
                 return None
             return int.from_bytes(Path(file.name).read_bytes()[:8], "little")
 
@@ -261,6 +263,8 @@ class _Search:
             raise _Stopped(_NO_TIME_LEFT)
         key = graph_key(module, inputs, how)
         answer, is_remembered = None if is_new else self._log.find(key), True
+        if answer is None and how.mode == COMPILED:
+            self.load_compiler()
         start = time.monotonic()
         if answer is None:
             outcome = self._trials.run(judge, module, inputs, how, limits=self._limits())

@@ -13,7 +13,7 @@ import torch
 from compileboard.collectors.contract.repros import dump_manifest
 from compileboard.collectors.formats.repro_script import write_script
 from compileboard.collectors.repro.failure import OUT_OF_MEMORY, TIMED_OUT, Failure, captured_failure
-from compileboard.collectors.repro.isolation import OK, ReproTask
+from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
 from compileboard.collectors.repro.locate.analyze import WITH_DECOMPOSITIONS, Analyzer
 from compileboard.collectors.repro.locate.findings import WRONG_VERDICTS, JudgedNode, sort_rows
@@ -25,6 +25,7 @@ from compileboard.collectors.repro.minify.smallest import to_repro, without_valu
 from compileboard.collectors.repro.program import load_graph
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.rerun import attempt
+from compileboard.collectors.repro.trials import OK
 
 
 def run(task: ReproTask) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
     manifest, options = task.repro.manifest, task.options
     trials: TrialRunner = task.trials
     if task.trials.device.startswith("cuda"):
+        task.load_compiler(level)
         task.trials.needs_fork_server()
         trials = DeviceTrials(task.trials)
     with task.deadline("loading the repro"):
@@ -67,6 +69,7 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
         operation=manifest.operation,
         suspect=lambda module, inputs: _suspect(trials, module, inputs, how),
         keep=lambda module, inputs: _keep(task.repro, level, folder, module, inputs),
+        load_compiler=lambda: task.load_compiler(level),
     )
 
 
@@ -136,6 +139,7 @@ def _confirm(
 ) -> tuple[Minification, Repro]:
     """Try the program that is kept: with drawn inputs, and with its values if it fails only with those."""
     drawn = without_values(repro)
+    task.load_compiler(repro.manifest.level)
     for is_random, candidate in ((True, drawn), (False, repro)):
         outcome = task.trials.run(
             attempt, candidate, repro.manifest.level, repro.manifest.kind, task.device, bool(task.options.get("strict"))

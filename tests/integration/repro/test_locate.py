@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.repro.isolation import TrialLimits, run_task
+from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.locate import findings
 from compileboard.collectors.repro.repro import Repro
+from compileboard.collectors.repro.trials import TrialLimits
 from tests.integration.repro.planted_repros import make_repro, make_repros
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]

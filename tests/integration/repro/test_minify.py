@@ -13,10 +13,11 @@ import pytest
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from compileboard.collectors.repro.isolation import TrialLimits, run_task  # noqa: E402
+from compileboard.collectors.repro.isolation import run_task  # noqa: E402
 from compileboard.collectors.repro.loading import load_path  # noqa: E402
 from compileboard.collectors.repro.minify.findings import Minification, load_minification  # noqa: E402
 from compileboard.collectors.repro.repro import NotRunnable, Repro  # noqa: E402
+from compileboard.collectors.repro.trials import TrialLimits  # noqa: E402
 from tests.integration.repro.planted_repros import make_repros  # noqa: E402
 
 TASK = "compileboard.collectors.repro.minify.task:run"

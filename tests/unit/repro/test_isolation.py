@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.repros import ReproManifest
-from compileboard.collectors.repro.isolation import TrialLimits, run_task
+from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.trials import TrialLimits
 from tests.tools.observed import wait_for
 
 pytestmark = pytest.mark.torch
@@ -25,8 +26,8 @@ def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-def _run(task: str, seconds: float = 30, **options: object) -> dict[str, object]:
-    return run_task(f"{TASKS}:{task}", REPRO, limits=TrialLimits(seconds), environment=os.environ, **options)  # type: ignore[arg-type]
+def _run(task: str, seconds: float = 30, repro: Repro = REPRO, **options: object) -> dict[str, object]:
+    return run_task(f"{TASKS}:{task}", repro, limits=TrialLimits(seconds), environment=os.environ, **options)  # type: ignore[arg-type]
 
 
 def _processes_in(folder: Path) -> list[int]:
@@ -133,3 +134,8 @@ def test_processor_is_asked_once_for_all_commands(tmp_path: Path, monkeypatch: p
 def test_device_that_is_not_here_is_one_sentence() -> None:
     with pytest.raises(NotRunnable, match=r"needs cuda:9, and this machine has \d+ GPUs; try --device cpu"):
         _run("try_all", device="cuda:9")
+
+
+def test_inductor_is_not_loaded_for_another_backend() -> None:
+    other = Repro(ReproManifest(kind="compile", level="dynamo", backend="mine"), "mod = None\n")
+    assert _run("read_inductor", repro=other) == {"is_loaded": False}

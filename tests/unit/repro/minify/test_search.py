@@ -18,13 +18,13 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from compileboard.collectors.repro import failure, judging  # noqa: E402
 from compileboard.collectors.repro.failure import Failure, raised  # noqa: E402
-from compileboard.collectors.repro.isolation import OK, RAISED, Outcome, TrialLimits, Trials, list_errors  # noqa: E402
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
 from compileboard.collectors.repro.minify import findings  # noqa: E402
 from compileboard.collectors.repro.minify.graph_values import call_nodes  # noqa: E402
 from compileboard.collectors.repro.minify.on_device import DeviceTrials, move_together  # noqa: E402
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question  # noqa: E402
 from compileboard.collectors.repro.minify.search import SmallestGraph, minify  # noqa: E402
+from compileboard.collectors.repro.trials import OK, RAISED, Outcome, TrialLimits, Trials, list_errors  # noqa: E402
 
 ATAN, SIN, COS = torch.ops.aten.atan.default, torch.ops.aten.sin.default, torch.ops.aten.cos.default
 

@@ -1,0 +1,422 @@
+"""Trials: forked children with one time and one memory limit, whose end is an outcome and harms nothing else.
+
+Each has a process group and a folder of its own; what it returns comes back pickled through a pipe. Where this process
+has initialised CUDA, which cannot be forked afterwards, a trial's arguments go, pickled, to a process that was forked
+before (`needs_fork_server`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import os
+import pickle
+import resource
+import select
+import shutil
+import signal
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from compileboard.collectors.repro.repro import NotRunnable
+from compileboard.collectors.runs.program import end_with, signal_name
+
+OK, RAISED, SIGNAL, TIMED_OUT, OUT_OF_MEMORY = "ok", "raised", "signal", "timed out", "out of memory"
+DEFAULT_SECONDS = 120.0
+MOST_TEXT_CHARS = 8_000  # of a message; head and tail of a longer one
+COMPILER = "torch._inductor.compile_fx"
+_STEP_S = 0.05
+_NO_ROOM = ("alloc", "out of memory", "cannot allocate", "memory exhausted")
+_CHILDREN: set[int] = set()
+
+
+@dataclass(frozen=True)
+class TrialLimits:
+    """What one trial may take. `memory_bytes` comes on top of what torch itself has; on a GPU it bounds the GPU's."""
+
+    seconds: float = DEFAULT_SECONDS
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended."""
+
+    status: str  # OK | RAISED | SIGNAL | TIMED_OUT | OUT_OF_MEMORY
+    value: Any = None  # of OK
+    errors: tuple[tuple[str, str], ...] = ()  # of RAISED: type and message, the outermost first, then its causes
+    traceback: str | None = None
+    signal: str | None = None  # of SIGNAL: SIGSEGV
+    seconds: float = 0.0
+    output: str = ""  # the end of what it printed
+
+    @property
+    def error_type(self) -> str | None:
+        """Return the type of the error that was raised."""
+        return self.errors[0][0] if self.errors else None
+
+    @property
+    def message(self) -> str:
+        """Describe the end in a line or more."""
+        if self.errors:
+            return f"{self.errors[0][0]}: {self.errors[0][1]}"
+        return self.signal or self.status
+
+    def check(self) -> None:
+        """Pass on what a trial says of why it could not begin: an absent library, too much memory.
+
+        Raises: NotRunnable.
+        """
+        refused = next((message for kind, message in self.errors if kind == NotRunnable.__name__), None)
+        if refused is not None:
+            raise NotRunnable(refused)
+
+
+class Trials:
+    """Trials of one driver, one after another."""
+
+    def __init__(self, limits: TrialLimits, folder: Path, device: str = "cpu", probe_folder: str | None = None) -> None:
+        self.limits = limits
+        self.device = device
+        self.has_inductor = False
+        self._probe_folder = probe_folder
+        self._folder = folder
+        self._count = 0
+        self._server: _ForkServer | None = None
+
+    def load_inductor(self) -> None:
+        """Load inductor for all trials that come, and ask what the processor can do: else each of them does."""
+        with without_collections():
+            import_module(COMPILER)
+        if self.device == "cpu" and self._probe_folder is not None:
+            _probe_processor(self._probe_folder)
+        self.has_inductor = True
+
+    def needs_fork_server(self) -> None:
+        """Fork what later trials are forked from: to be called before this process initialises CUDA."""
+        if self._server is None:
+            self._server = _ForkServer(self)
+
+    def close(self) -> None:
+        """End the process that later trials are forked from; it ends with this one at the latest."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def run(self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None) -> Outcome:
+        """Call a function in a child of its own; return how that ended.
+
+        With a fork server its arguments are pickled, else the child just has them.
+        """
+        if self._server is not None:
+            return self._server.run(function, arguments, limits or self.limits)
+        return self.fork(function, arguments, limits or self.limits)
+
+    def fork(self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits) -> Outcome:
+        """Run one trial as a fork of this process."""
+        self._count += 1
+        folder = self._folder / f"trial-{os.getpid()}-{self._count}"
+        folder.mkdir(parents=True, exist_ok=True)
+        reading, writing = os.pipe()
+        started_s = time.monotonic()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        driver, child = os.getpid(), os.fork()
+        if child == 0:
+            _be_trial(driver, reading, writing, folder, limits, self.device, function, arguments)
+        os.close(writing)
+        _CHILDREN.add(child)
+        try:
+            with contextlib.suppress(OSError):
+                os.setpgid(child, child)  # the child does so too: whoever comes first
+            body, status, is_late = _await(child, reading, started_s + limits.seconds)
+        finally:
+            os.close(reading)
+            _end_trial(child)
+        outcome = _understand(
+            body, status, is_late, limits, time.monotonic() - started_s, read_tail(folder / "output.txt")
+        )
+        shutil.rmtree(folder, ignore_errors=True)
+        return outcome
+
+
+def _probe_processor(folder: str) -> None:
+    """Ask inductor what the processor can do: 11 s in an empty cache folder, 1 s in this one."""
+    own = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    with contextlib.suppress(Exception):  # else each trial asks
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        try:
+            import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
+        finally:
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = own
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Load modules without looking for garbage among them, then or in any trial: a fifth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def end_trials() -> None:
+    """End every trial of this process; what a signal handler may call."""
+    for child in list(_CHILDREN):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)
+
+
+def _await(child: int, reading: int, deadline_s: float) -> tuple[bytes | None, int | None, bool]:
+    """Wait for a trial's message or its end: the message, how it ended, and whether its time ran out."""
+    body, status = b"", None
+    while True:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            return None, None, True
+        if select.select([reading], [], [], min(left_s, _STEP_S))[0]:
+            chunk = os.read(reading, 1 << 20)
+            body += chunk
+            if len(body) >= 8 and len(body) - 8 >= struct.unpack("<q", body[:8])[0]:
+                return body[8:], None, False
+            if not chunk:
+                _, status = os.waitpid(child, 0)
+                _CHILDREN.discard(child)
+                return None, status, False
+        elif (
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            and not select.select([reading], [], [], 0)[0]
+        ):
+            _, status = os.waitpid(child, 0)  # what it started may still have the pipe
+            _CHILDREN.discard(child)
+            return None, status, False
+
+
+def _end_trial(child: int) -> None:
+    """End a trial and what it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    if child in _CHILDREN:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+        _CHILDREN.discard(child)
+
+
+def _understand(
+    body: bytes | None, status: int | None, is_late: bool, limits: TrialLimits, seconds: float, output: str
+) -> Outcome:
+    if is_late:
+        return Outcome(TIMED_OUT, seconds=seconds, output=output)
+    if body is not None:
+        outcome: Outcome = pickle.loads(body)  # noqa: S301  of our own child
+        return Outcome(outcome.status, outcome.value, outcome.errors, outcome.traceback, None, seconds, output)
+    if status is not None and os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        is_full = number == signal.SIGKILL or ("bad_alloc" in output and limits.memory_bytes is not None)
+        return Outcome(OUT_OF_MEMORY if is_full else SIGNAL, signal=signal_name(number), seconds=seconds, output=output)
+    code = os.waitstatus_to_exitcode(status) if status is not None else None
+    return Outcome(RAISED, errors=(("SystemExit", f"it ended with exit code {code}"),), seconds=seconds, output=output)
+
+
+# --- in a trial
+
+
+def _be_trial(
+    driver: int,
+    reading: int,
+    writing: int,
+    folder: Path,
+    limits: TrialLimits,
+    device: str,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+) -> NoReturn:
+    try:
+        os.setpgid(0, 0)
+        end_with(driver)
+        os.close(reading)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        faulthandler.disable()  # it would write of a crash into the file of the process that enabled it
+        _CHILDREN.clear()
+        output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(folder)
+        outcome = _call(function, arguments, limits, device)
+        resource.setrlimit(resource.RLIMIT_AS, (resource.getrlimit(resource.RLIMIT_AS)[1],) * 2)
+        try:
+            body = pickle.dumps(outcome)
+        except Exception as error:
+            body = pickle.dumps(Outcome(RAISED, errors=(("PicklingError", f"its result cannot be sent: {error}"),)))
+        message = struct.pack("<q", len(body)) + body
+        while message:
+            message = message[os.write(writing, message) :]
+    finally:
+        os._exit(0)
+
+
+def _call(function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits, device: str) -> Outcome:
+    try:
+        _limit_memory(limits, device)
+        return Outcome(OK, function(*arguments))
+    except BaseException as error:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.getrlimit(resource.RLIMIT_AS)[1],) * 2)  # room to describe it
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        status = OUT_OF_MEMORY if _is_memory_error(error) else RAISED
+        return Outcome(status, errors=list_errors(error), traceback=shorten(text))
+
+
+def _limit_memory(limits: TrialLimits, device: str) -> None:
+    if limits.memory_bytes is None:
+        return
+    if device.partition(":")[0] == "cuda":  # its addresses are far more than its memory: RLIMIT_AS would refuse them
+        import torch
+
+        index = int(device.partition(":")[2] or 0)
+        total_bytes = torch.cuda.get_device_properties(index).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limits.memory_bytes / total_bytes), index)
+        return
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = used_bytes + limits.memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def list_errors(error: BaseException) -> tuple[tuple[str, str], ...]:
+    """Return an error's type and message, then those that it came of: what torch wraps others in says little."""
+    errors: list[tuple[str, str]] = []
+    pending: list[BaseException | None] = [error]
+    while pending and len(errors) < 10:
+        current = pending.pop(0)
+        if current is None:
+            continue
+        entry = (type(current).__name__, shorten(str(current)))
+        if entry not in errors:
+            errors.append(entry)
+            pending += [getattr(current, "inner_exception", None), current.__cause__, current.__context__]
+    return tuple(errors)
+
+
+def shorten(text: str) -> str:
+    """Return the head and tail of a long text."""
+    half = MOST_TEXT_CHARS // 2
+    return text if len(text) <= MOST_TEXT_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def _is_memory_error(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error).lower()
+    return isinstance(error, (RuntimeError, OSError)) and "memory" in text and any(word in text for word in _NO_ROOM)
+
+
+def read_tail(path: Path, most_bytes: int = MOST_TEXT_CHARS) -> str:
+    """Return the end of a file that may be absent."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - most_bytes))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+@dataclass
+class _ForkServer:
+    """A process that was forked before CUDA was initialised, from which trials are forked."""
+
+    trials: Trials
+    _descriptor: int = field(init=False)
+    _pid: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        import socket
+
+        ours, theirs = socket.socketpair()
+        owner = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            ours.close()
+            with contextlib.suppress(BaseException):
+                end_with(owner)
+                _serve(theirs.detach(), self.trials)
+            os._exit(0)
+        theirs.close()
+        self._descriptor = ours.detach()
+
+    def close(self) -> None:
+        """End it: it reads the end of its requests."""
+        os.close(self._descriptor)
+        os.waitpid(self._pid, 0)
+
+    def run(self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits) -> Outcome:
+        """Have a trial forked there."""
+        _send(self._descriptor, _dump((function, arguments, limits)))
+        body = _receive(self._descriptor)
+        if body is None:
+            raise NotRunnable("the process that starts trials has ended")
+        outcome: Outcome = pickle.loads(body)  # noqa: S301  of our own child
+        return outcome
+
+
+def _serve(descriptor: int, trials: Trials) -> None:
+    while (body := _receive(descriptor)) is not None:
+        outcome = trials.fork(_call_pickled, (body,), _load(body)[2])
+        _send(descriptor, pickle.dumps(outcome))
+
+
+def _call_pickled(body: bytes) -> Any:
+    function, arguments, _ = _load(body)
+    return function(*arguments)
+
+
+def _dump(value: Any) -> bytes:
+    import io
+
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(value, buffer)  # keeps what shares storage
+    return buffer.getvalue()
+
+
+def _load(body: bytes) -> Any:
+    import io
+
+    import torch
+
+    return torch.load(io.BytesIO(body), weights_only=False, map_location="cpu")
+
+
+def _send(descriptor: int, body: bytes) -> None:
+    message = struct.pack("<q", len(body)) + body
+    while message:
+        message = message[os.write(descriptor, message) :]
+
+
+def _receive(descriptor: int) -> bytes | None:
+    head = _read_exactly(descriptor, 8)
+    return _read_exactly(descriptor, struct.unpack("<q", head)[0]) if head is not None else None
+
+
+def _read_exactly(descriptor: int, count: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < count:
+        chunk = os.read(descriptor, min(1 << 20, count - len(parts)))
+        if not chunk:
+            return None
+        parts += chunk
+    return bytes(parts)
