@@ -245,7 +245,6 @@ class ReproCaptured(FrameContext):
     program: str = ""  # the graph as Python's source
     dynamo_program: str | None = None  # dynamo's graph, where `program` is what AOTAutograd made of it
     failure_position: int | None = None  # of the RuntimeFailed that it belongs to
-    candidate: bool = False  # of --repro=crash: known to have failed only if a later one of its position says so
 
 
 @dataclass(frozen=True)

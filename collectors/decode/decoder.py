@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from compileboard.collectors.contract import events, record_names
+from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, load_manifest
 from compileboard.collectors.decode import caches, failures, metrics, records
 from compileboard.collectors.decode.graph_breaks import parse_break
 from compileboard.collectors.decode.guards import recompile_reasons
 from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
 from compileboard.collectors.decode.records import Captured, is_event
-from compileboard.collectors.decode.repros import parse_repro
 from compileboard.collectors.decode.spans import make_plain_span
 from compileboard.collectors.decode.stacks import named_stack, parse_frames, parse_traceback
 from compileboard.collectors.decode.trace_records import decode_logged, make_artifact
@@ -165,8 +166,17 @@ class Decoder:
         return [events.RuntimeFailed(**self._context(captured), **fields)]
 
     def _repro(self, captured: Captured) -> list[events.Event]:
-        fields = parse_repro(_dict(captured.metadata), _dict(captured.payload), self._namer)
-        return [events.ReproCaptured(**self._context(captured), **fields)]
+        metadata, payload = _dict(captured.metadata), _dict(captured.payload)
+        manifest = _dict(metadata.get("manifest"))
+        file = load_manifest(manifest).file
+        if file and os.path.isabs(file):
+            manifest = {**manifest, "file": self._namer.name(file)}
+        programs = {name: payload[name] for name in ("program", "dynamo_program") if payload.get(name) is not None}
+        for name, text in programs.items():
+            if not isinstance(text, str) or len(text) > MOST_PROGRAM_CHARS:
+                raise ValueError(f"{name} is no text of at most {MOST_PROGRAM_CHARS:,} characters")
+        stored = {name: metadata[name] for name in ("position", "failure_position") if name in metadata}
+        return [events.ReproCaptured(**self._context(captured), **stored, **programs, manifest=manifest)]
 
     def _repro_values(self, captured: Captured) -> list[events.Event]:
         metadata, body = _dict(captured.metadata), captured.payload

@@ -37,7 +37,6 @@ from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.batch import Batch
 from compileboard.collectors.store.ingest.frames import FrameIndex
 from compileboard.collectors.store.ingest.insert import Insert, pick
-from compileboard.collectors.store.ingest.repros import drop_candidates
 from compileboard.collectors.store.ingest.rows import WRITERS
 from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.publications import publish_run
@@ -310,8 +309,6 @@ class Ingestor:
             """,
             {**key, **state},
         )
-        if state["state"] != "running":
-            drop_candidates(self.connection, run_id)
 
     def _source(self, run_id: str) -> str:
         (source,) = self.connection.execute("select source from runs where id = :id", {"id": run_id}).fetchone()

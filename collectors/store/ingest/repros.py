@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import sqlite3
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +21,7 @@ from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.insert import Insert, pick
 
-CAPTURED, CANDIDATE = "captured", "candidate"
+CAPTURED = "captured"
 MESSAGE_CHARS = 300  # of the list; the manifest has all of it
 _STEP_BYTES = 1 << 20
 _REPRO = Insert("repros")
@@ -38,7 +37,7 @@ update repros set
 where id = :id
 """
 _CHANGED = (
-    *("state", "kind", "level", "phase", "fingerprint", "error_type", "message", "operation", "function_id", "line"),
+    *("kind", "level", "phase", "fingerprint", "error_type", "message", "operation", "function_id", "line"),
     *("node_count", "torch_version", "device", "manifest"),
 )
 
@@ -54,16 +53,14 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
     Raises: ValueError if its manifest is none, or it brings no program where none is there.
     """
     key = repro_id(event.process_id, event.position)
-    known = batch.connection.execute("select state, manifest from repros where id = :id", {"id": key}).fetchone()
+    known = batch.connection.execute("select manifest from repros where id = :id", {"id": key}).fetchone()
     if known is None and not event.program:
         raise ValueError(f"repro {event.position} has no program")
-    if event.candidate and (_is_over(batch) or (known is not None and known["state"] == CAPTURED)):
-        return
     manifest = {**(json.loads(unpack(known["manifest"])) if known else {}), **event.manifest}
     add_text = batch.traces.payloads.add_now
     row = {
         **_describe(batch, load_manifest(manifest)),
-        "state": CANDIDATE if event.candidate else CAPTURED,
+        "state": CAPTURED,
         "manifest": pack(json.dumps(manifest, ensure_ascii=False, separators=(",", ":")), primed=False),
         "id": key,
         "compile_key": _find_compile(batch, event),
@@ -77,12 +74,6 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
     else:
         columns = ", ".join(f"{column} = :{column}" for column in _CHANGED)
         batch.connection.execute(_COMPLETE.format(columns=columns), row)
-
-
-def _is_over(batch: Batch) -> bool:
-    """Return True if the run has ended: a spool that is read again must not bring its candidates back."""
-    row = batch.connection.execute("select state from runs where id = :id", {"id": batch.run_id}).fetchone()
-    return row is not None and row["state"] != "running"
 
 
 def _describe(batch: Batch, manifest: ReproManifest) -> dict[str, Any]:
@@ -148,25 +139,3 @@ def measure_storage(body: bytes, digest: str) -> int:
     if not expander.eof or sha.hexdigest() != digest:
         raise ValueError(f"a storage's bytes are not those of {digest[:16]}")
     return size_bytes
-
-
-def drop_candidates(connection: sqlite3.Connection, run_id: str) -> None:
-    """Delete the graphs of a run that did not run when its process ended, and their texts where nothing has them."""
-    rows = connection.execute(
-        "delete from repros where run_id = :id and state = 'candidate' returning program_id, dynamo_program_id",
-        {"id": run_id},
-    ).fetchall()
-    texts = {text_id for row in rows for text_id in row if text_id is not None}
-    connection.executemany(
-        """
-        delete from payloads
-        where id = :id
-          and not exists (select 1 from artifacts where payload_id = :id)
-          and not exists (select 1 from spans where payload_id = :id)
-          and not exists (select 1 from search_documents where payload_id = :id)
-          and not exists (select 1 from repros where program_id = :id)
-          and not exists (select 1 from repros where dynamo_program_id = :id)
-          and not exists (select 1 from repro_results where program_id = :id)
-        """,
-        [{"id": text_id} for text_id in sorted(texts)],
-    )

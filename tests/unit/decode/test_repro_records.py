@@ -25,10 +25,10 @@ def decode(manifest: Any, payload: Any = None, **metadata: Any) -> Any:
 
 def test_a_record_becomes_an_event_with_its_programs_and_compile() -> None:
     payload = {"program": "a", "dynamo_program": "b"}
-    event = decode({**MANIFEST, "file": "/repo/train.py"}, payload, failure_position=4, candidate=True)
+    event = decode({**MANIFEST, "file": "/repo/train.py"}, payload, failure_position=4)
     assert isinstance(event, ReproCaptured)
     assert (event.position, event.program, event.dynamo_program, event.compile_id) == (2, "a", "b", "0/1")
-    assert (event.failure_position, event.candidate) == (4, True)
+    assert event.failure_position == 4
     assert event.manifest == {**MANIFEST, "file": "train.py"}
 
 

@@ -102,24 +102,6 @@ def test_a_second_record_of_a_position_completes_the_first(store: sqlite3.Connec
     assert store.execute("select failure_position from repros").fetchone()[0] == 3
 
 
-def test_only_the_graph_that_ran_outlives_a_crash(store: sqlite3.Connection) -> None:
-    crash = {**MANIFEST, "kind": "crash", "error_type": None}
-    graphs = [captured(n, f"graph {n}", position=n, manifest=crash, candidate=True) for n in (1, 2, 3)]
-    ingest(store, *graphs)
-    assert list_repros(store) == []
-    died = captured(4, "", position=2, manifest={**crash, "signal": "SIGSEGV"})
-    ingest(store, died, END)
-    (line,) = list_repros(store)
-    assert (line.error_type, load_repro(store, line.id).program) == ("SIGSEGV", "graph 2")
-    ingest(store, *graphs, died)  # a spool is read from its start again
-    assert (count(store, "repros"), count(store, "payloads")) == (1, 1)
-
-
-def test_a_clean_end_drops_every_candidate(store: sqlite3.Connection) -> None:
-    ingest(store, captured(candidate=True), RunEnded("r", 9, 9, run_id="R", state="finished"))
-    assert (count(store, "repros"), count(store, "payloads")) == (0, 0)
-
-
 def test_values_come_back_to_the_bit(store: sqlite3.Connection) -> None:
     body = bytes(range(256)) * 40
     for _ in range(2):
