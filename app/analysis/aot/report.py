@@ -61,29 +61,26 @@ class RunReport:
 def explain_graphs(
     graphs: Sequence[AotGraph],
     wrappers: Mapping[int, frozenset[str]],
-    configs: Mapping[int, dict[str, Any]],
+    rng_settings: Mapping[int, bool],
     saved: Mapping[int, SavedTensors | None],
 ) -> list[AotGraphRow]:
-    """Explain graphs by their metadata, the wrappers that torch wrote and its configuration, both by compile.
+    """Explain graphs by their metadata, the wrappers that torch wrote and functionalize_rng_ops, both by compile.
 
     `saved` is by graph.
     """
-    return [_explain(graph, wrappers, configs, saved.get(graph.id)) for graph in graphs]
+    return [_explain(graph, wrappers, rng_settings, saved.get(graph.id)) for graph in graphs]
 
 
 def _explain(
     graph: AotGraph,
     wrappers: Mapping[int, frozenset[str]],
-    configs: Mapping[int, dict[str, Any]],
+    rng_settings: Mapping[int, bool],
     saved: SavedTensors | None,
 ) -> AotGraphRow:
     key = graph.compile_key
     names = wrappers.get(key, frozenset()) if key is not None else frozenset()
-    summary = _add_names(graph.summary, names, graph.graph_count)
-    # AOTAutograd's metadata has no field for it; torch sets it from this setting (schemas.py, ViewAndMutationMeta).
-    functionalized = configs.get(key, {}).get("functionalize_rng_ops") if key is not None else None
-    if summary.get("rng_functionalized") is None and isinstance(functionalized, bool):
-        summary["rng_functionalized"] = functionalized
+    functionalized = rng_settings.get(key) if key is not None else None
+    summary = _complete(graph.summary, names, functionalized, graph.graph_count)
     findings = tuple(explain_graph(summary))
     return AotGraphRow(
         **vars(graph) | {"summary": summary},
@@ -95,30 +92,39 @@ def _explain(
     )
 
 
-def _add_names(summary: Mapping[str, Any], names: frozenset[str], graph_count: int) -> dict[str, Any]:
-    """Add what the names of a compile's artifacts tell: of one graph its wrappers, of each that DDP cut it."""
+def _complete(
+    summary: Mapping[str, Any], names: frozenset[str], functionalized: bool | None, graph_count: int
+) -> dict[str, Any]:
+    """Add what else a compile recorded: of one graph its wrappers, of each that DDP cut it, and functionalised RNG."""
     told = add_wrappers(dict(summary), names) if graph_count == 1 else dict(summary)
+    # AOTAutograd's metadata has no field for it; torch sets it from this setting (schemas.py, ViewAndMutationMeta).
+    if told.get("rng_functionalized") is None:
+        told["rng_functionalized"] = functionalized
     return told | {"first_call_fakified": True} if DDP_SPLIT in names else told
 
 
 def sum_up_graphs(
-    rows: Sequence[tuple[int, int | None, str | None, str]], wrappers: Mapping[int, frozenset[str]]
+    rows: Sequence[tuple[int, int | None, str | None, str]],
+    wrappers: Mapping[int, frozenset[str]],
+    rng_settings: Mapping[int, bool],
 ) -> RunReport:
     """Find what the wrappers of a run's graphs do, each thing once, that of the most graphs first.
 
     `rows` are id, compile, compile id and summary (JSON) of each graph.
     """
     counts = Counter(key for _id, key, _compile_id, _text in rows)
-    explained: dict[tuple[str, frozenset[str]], tuple[dict[str, Any], list[WrapperCost]]] = {}
+    explained: dict[tuple[str, frozenset[str], bool | None], tuple[dict[str, Any], list[WrapperCost]]] = {}
     costs: dict[str, list[tuple[int, str | None, WrapperCost]]] = {}
     trained_count = plain_count = 0
     for number, key, compile_id, text in rows:
         names = wrappers.get(key, frozenset()) if key is not None else frozenset()
         names = names if counts[key] == 1 else names & {DDP_SPLIT}
-        if (text, names) not in explained:  # a run has few kinds of graphs and may have thousands of them
-            summary = _add_names(json.loads(text), names, counts[key])
-            explained[text, names] = (summary, explain_graph(summary))
-        summary, findings = explained[text, names]
+        functionalized = rng_settings.get(key) if key is not None else None
+        kind = (text, names, functionalized)
+        if kind not in explained:  # a run has few kinds of graphs and may have thousands of them
+            summary = _complete(json.loads(text), names, functionalized, counts[key])
+            explained[kind] = (summary, explain_graph(summary))
+        summary, findings = explained[kind]
         trained_count += summary.get("trained") is True
         plain_count += PLAIN in findings
         for finding in findings:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -84,14 +83,20 @@ where m.id = :artifact_id
 order by a.sequence
 limit 1
 """
+CONFIGS_SQL = """
+select compile_key, payload_id
+from artifacts
+where run_id = :run_id
+  and name = :name
+  and compile_key is not null
+  and payload_id is not null
+order by id
+limit :limit
+"""
 CONFIG_SQL = """
-select t.id, t.body
-from artifacts as a
-join payloads as t on t.id = a.payload_id
-where a.compile_key = :compile_key
-  and a.name = :name
-order by a.sequence
-limit 1
+select body
+from payloads
+where id = :payload_id
 """
 
 
@@ -125,18 +130,18 @@ def list_wrappers(connection: sqlite3.Connection, run_id: str) -> dict[int, froz
     return {key: frozenset(names) for key, names in wrappers.items()}
 
 
-def read_configs(connection: sqlite3.Connection, compile_keys: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Read torch._functorch.config as each compile had it, where it is kept."""
-    known: dict[int, dict[str, Any]] = {}
-    configs = {}
-    for key in compile_keys:
-        row = connection.execute(CONFIG_SQL, {"compile_key": key, "name": CONFIG_ARTIFACT}).fetchone()
-        if row is None:
-            continue
-        if row["id"] not in known:  # most compiles of a process had the same
-            known[row["id"]] = _load(row["body"])
-        configs[key] = known[row["id"]]
-    return configs
+def list_rng_settings(connection: sqlite3.Connection, run_id: str) -> dict[int, bool]:
+    """List whether each compile functionalised random numbers, where its torch._functorch.config is kept."""
+    settings: dict[int, Any] = {}  # by payload: most compiles of a process had the same
+    compiles: dict[int, bool] = {}
+    for row in connection.execute(CONFIGS_SQL, {"run_id": run_id, "name": CONFIG_ARTIFACT, "limit": _MOST}):
+        payload_id = row["payload_id"]
+        if payload_id not in settings:
+            body = connection.execute(CONFIG_SQL, {"payload_id": payload_id}).fetchone()
+            settings[payload_id] = _load(body["body"]).get("functionalize_rng_ops") if body else None
+        if isinstance(settings[payload_id], bool):
+            compiles.setdefault(row["compile_key"], settings[payload_id])
+    return compiles
 
 
 def read_backward(connection: sqlite3.Connection, artifact_id: int) -> str | None:

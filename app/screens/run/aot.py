@@ -32,10 +32,11 @@ def build_aot(reader: sqlite3.Connection, run_id: str, cursor: str | None = None
     Raises: FilterError if the cursor cannot be used.
     """
     wrappers = aot.list_wrappers(reader, run_id)
+    rng_settings = aot.list_rng_settings(reader, run_id)
     page = aot.list_aot_graphs(reader, run_id, cursor, limit)
-    report = sum_up_graphs(aot.list_summaries(reader, run_id), wrappers)
+    report = sum_up_graphs(aot.list_summaries(reader, run_id), wrappers, rng_settings)
     errors = explain_errors(failures.list_runtime_failures(reader, run_id, _MOST_FAILURES))
-    return AotScreen(report, _explain(reader, page.rows, wrappers), page.next, errors)
+    return AotScreen(report, _explain(reader, page.rows, wrappers, rng_settings), page.next, errors)
 
 
 def list_graph_reports(
@@ -46,15 +47,18 @@ def list_graph_reports(
     Raises: FilterError if the cursor cannot be used.
     """
     page = aot.list_aot_graphs(reader, run_id, cursor, limit)
-    return Page(tuple(_explain(reader, page.rows, aot.list_wrappers(reader, run_id))), page.next)
+    wrappers, rng_settings = aot.list_wrappers(reader, run_id), aot.list_rng_settings(reader, run_id)
+    return Page(tuple(_explain(reader, page.rows, wrappers, rng_settings)), page.next)
 
 
 def _explain(
-    reader: sqlite3.Connection, graphs: Sequence[AotGraph], wrappers: Mapping[int, frozenset[str]]
+    reader: sqlite3.Connection,
+    graphs: Sequence[AotGraph],
+    wrappers: Mapping[int, frozenset[str]],
+    rng_settings: Mapping[int, bool],
 ) -> list[AotGraphRow]:
-    unsure = {row.compile_key for row in graphs if row.compile_key and row.summary.get("rng_functionalized") is None}
     saved = {graph.id: _measure(reader, graph) for graph in graphs if graph.summary.get("trained")}
-    return explain_graphs(graphs, wrappers, aot.read_configs(reader, sorted(unsure)), saved)
+    return explain_graphs(graphs, wrappers, rng_settings, saved)
 
 
 def _measure(reader: sqlite3.Connection, graph: AotGraph) -> SavedTensors | None:

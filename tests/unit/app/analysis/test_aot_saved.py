@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -20,15 +19,31 @@ from compileboard.collectors.pipeline.log_loader import LoadOptions
 from tests.tools.make_db import DATA
 
 LOG = DATA / "trace" / "torch2.13-aot-wrappers.log.xz"
+RNG_LOG = DATA / "trace" / "torch2.11-cuda-functionalized_rng.log.xz"  # tests/programs/functionalized_rng.py, an H100
 
 
 @pytest.fixture(scope="module")
-def screen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AotScreen]:
-    path: Path = tmp_path_factory.mktemp("aot") / "aot.db"
-    import_paths([str(LOG)], str(path), LoadOptions(name="aot"), print_line=lambda _line: None)
+def screen(tmp_path_factory: pytest.TempPathFactory) -> AotScreen:
+    return build_screen(LOG, tmp_path_factory.mktemp("aot") / "aot.db")
+
+
+def build_screen(log: Path, path: Path) -> AotScreen:
+    import_paths([str(log)], str(path), LoadOptions(name="aot"), print_line=lambda _line: None)
     with closing(sqlite3.connect(path)) as reader:
         reader.row_factory = sqlite3.Row
-        yield build_aot(reader, reader.execute("select id from runs").fetchone()[0])
+        return build_aot(reader, reader.execute("select id from runs").fetchone()[0])
+
+
+def test_functionalised_random_numbers_of_a_gpu_are_told_of_their_graph_alone(tmp_path: Path) -> None:
+    screen = build_screen(RNG_LOG, tmp_path / "rng.db")
+    functionalized, recomputed = screen.graphs
+    assert (functionalized.function, recomputed.function) == ("step", "recomputed")
+    assert functionalized.wrappers[0] == "FunctionalizedRngRuntimeWrapper"
+    assert "FunctionalizedRngRuntimeWrapper" not in recomputed.wrappers
+    # The mask is saved and written over; seeds and offsets of the generator are no saved tensors.
+    assert functionalized.saved == SavedTensors(2, 4 * 64 * 64 + 64 * 64, 4 * 64 * 64, 64 * 64)
+    [cost] = [cost for cost in screen.report.findings if "Random numbers" in cost.title]
+    assert (cost.graph_count, cost.graphs[0].id) == (1, functionalized.id)
 
 
 def test_saved_tensors_are_measured(screen: AotScreen) -> None:
@@ -57,7 +72,7 @@ def test_checked_inputs_are_those_of_the_graph_that_torch_says(screen: AotScreen
 
 def test_each_graph_that_ddp_cut_returns_fake_outputs_once() -> None:
     rows = [(1, 5, "0/0", "{}"), (2, 5, "0/0", "{}"), (3, 6, "1/0", "{}")]
-    report = sum_up_graphs(rows, {5: frozenset(("optimize_ddp_split_graph", "dedup_wrapper"))})
+    report = sum_up_graphs(rows, {5: frozenset(("optimize_ddp_split_graph", "dedup_wrapper"))}, {})
     assert [(cost.example.wrapper, cost.graph_count) for cost in report.findings] == [("FakifiedOutWrapper", 2)]
 
 
