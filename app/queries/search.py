@@ -217,5 +217,5 @@ def _get_hit(reader: sqlite3.Connection, row_id: int) -> Hit | None:
         text = ""
     names = ("id", "run_id", "run_name", "kind", "ref_id", "compile_key", "compile_id", "function", "title")
     has_lines = row["payload_id"] is not None and row["encoding"] == "string"
-    values = name_ids(row, "ref_id") if row["kind"] in ("graph_break", "function") else row
+    values = name_ids(row, "ref_id") if row["kind"] in ("graph_break", "repro", "function") else row
     return Hit(**{name: values[name] for name in names}, text=text, has_lines=has_lines)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from compileboard.app.format import format_iso_time
+from compileboard.app.queries.fleet.repros import ReproRow
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.artifacts import ArtifactRow
 from compileboard.app.queries.run.compiles import Compilation
@@ -44,6 +45,7 @@ _ROWS: dict[str, Any] = {
     "spans_by_name": NameTotal,
     "guards": GuardSet,
     "rejects": RejectSum,
+    "repros": ReproRow,
 }
 _OF_HINTS: Mapping[Any, str] = {int: "int", float: "float", bool: "bool", tuple[str, ...]: "list"}
 _OF_UNITS = {

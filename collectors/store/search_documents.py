@@ -133,6 +133,28 @@ def _read_failures(connection: sqlite3.Connection, run_id: str) -> Iterator[Docu
         yield Document("failure", row["ref_id"], row["compile_key"], title, _lines(row["message"]))
 
 
+def _read_repros(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    """Yield each repro with its graph; the lines before it are settings, much the same in every one."""
+    sql = """
+        select repros.id as ref_id, compile_key, error_type, message, operation, functions.name, functions.file,
+          repros.kind, payloads.body
+        from repros
+        left join functions on functions.id = repros.function_id
+        left join payloads on payloads.id = repros.program_id
+        where repros.run_id = :run_id and repros.state = 'captured'
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "repro", sql):
+        try:
+            program = unpack(row["body"]) if row["body"] else ""
+        except ValueError:  # damaged on disk; its page says so
+            program = ""
+        graph = program[max(0, program.find("class Repro")) :]
+        title = _title(" in ".join(filter(None, (row["error_type"] or row["kind"], row["operation"]))))
+        text = _lines(row["message"], row["operation"], row["name"], row["file"], graph)
+        yield Document("repro", row["ref_id"], row["compile_key"], title, text)
+
+
 def _read_cache_reasons(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
     """Yield each reason once: a thousand look-ups may be bypassed for the same one."""
     sql = """
@@ -229,6 +251,7 @@ READERS: tuple[Reading, ...] = (
     _read_breaks,
     _read_recompiles,
     _read_failures,
+    _read_repros,
     _read_functions,
     _read_frames,
     _read_cache_reasons,
@@ -240,6 +263,7 @@ KINDS = (
     "graph_break",
     "recompile",
     "failure",
+    "repro",
     "function",
     "frame",
     "symbol",

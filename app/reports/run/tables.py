@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from compileboard.app.analysis.models.table import cut_page
+from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.fleet import repros
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import (
     artifacts,
@@ -80,6 +82,10 @@ def _list_rejects(connection: sqlite3.Connection, run_id: str, **_page: Any) -> 
     return Page(tuple(trace_files.sum_rejects(connection, run_id)), None)
 
 
+def _list_repros(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
+    return repros.list_repros(SqliteEngine(connection), run_id=run_id, cursor=cursor, limit=limit)
+
+
 def _list_guards(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
     return guards.list_guard_sets(connection, run_id, cursor=cursor, limit=limit)
 
@@ -122,6 +128,7 @@ TABLES: tuple[ReportTable, ...] = (
     ReportTable("recompiles", recompiles.list_recompiles, get_plain),
     ReportTable("recompile_limit_hits", recompiles.list_limit_hits, get_plain),
     ReportTable("failures", failures.list_failures, get_plain),
+    ReportTable("repros", _list_repros, get_plain),
     ReportTable("cache_lookups", failures.list_cache_lookups, get_plain),
     ReportTable("caches", _list_caches, get_plain),
     ReportTable("cudagraph_skips", failures.list_cudagraph_skips, get_plain),

@@ -55,6 +55,8 @@ def address_page(hit: Hit) -> str:
         return f"{run}/artifacts/{hit.ref_id}"
     if hit.kind == "graph_break":
         return url_for("graph_breaks.show", distinct_id=hit.ref_id)
+    if hit.kind == "repro":
+        return url_for("repros.show", repro_id=hit.ref_id)
     if hit.kind == "function":
         return url_for("run.show", run_id=hit.run_id, tab="compiles", q=hit.title)
     page = {"frame": "stacks.show", "symbol": "shapes.show"}.get(hit.kind)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import io
+import json
 import re
 import sqlite3
 import time
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from flask.testing import FlaskClient
 
@@ -22,6 +25,7 @@ from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.repros import repro_id
 from compileboard.collectors.store.repros import ReproResult, save_result
+from compileboard.collectors.store.search_index import index_run
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.repros import (
     ACCURACY_REPRO,
@@ -246,3 +250,31 @@ def test_a_run_ends_with_the_command_for_its_repros(store: sqlite3.Connection, d
     store.execute("delete from repros where position = 0")
     store.commit()
     assert f" repro run {ACCURACY_REPRO} --db " in closing_lines(str(database), RUN)[-1]
+
+
+def test_search_finds_a_repro_by_its_failure_and_its_graph(client: FlaskClient, store: sqlite3.Connection) -> None:
+    index_run(store, RUN)
+    for words in ("bad accuracy", "aten.atan.default", "torch.ops.aten.relu"):
+        [group] = [
+            group
+            for group in client.get(f"/api/v1/search?q={words}").get_json()["data"]["groups"]
+            if group["kind"] == "repro"
+        ]
+        assert {hit["ref_id"] for hit in group["hits"]} <= {ACCURACY_REPRO, COMPILE_REPRO}, words
+    assert f'href="/repros/{ACCURACY_REPRO}"' in client.get("/search?q=bad+accuracy&kind=repro").text
+    settings = client.get("/api/v1/search?q=isolate_fails_code_str&kind=repro").get_json()["data"]["groups"]
+    assert settings == []  # the same in every script: not indexed
+
+
+def test_reports_have_a_run_s_repros(client: FlaskClient) -> None:
+    rows = client.get(f"/api/v1/runs/{RUN}/repros").get_json()["data"]
+    assert json.loads(client.get(f"/runs/{RUN}/report.json").data)["repros"] == rows
+    table = list(csv.DictReader(io.StringIO(client.get(f"/runs/{RUN}/report.csv?table=repros").text)))
+    assert [(row["id"], row["minimal_node_count"], row["operation"]) for row in table] == [
+        (ACCURACY_REPRO, "1", "aten.atan.default"),
+        (COMPILE_REPRO, "", "aten.relu.default"),
+    ]
+    body = client.get(f"/runs/{RUN}/report.parquet?table=repros").data
+    frame = pyarrow.parquet.read_table(io.BytesIO(body))
+    assert frame.column("node_count").to_pylist() == [5, 5]
+    assert str(frame.schema.field("time_us").type) == "timestamp[us, tz=UTC]"
