@@ -275,6 +275,8 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
         if not re.match(r"[^=\s]+=", pair):
             raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
     values["device"] = device
+    if values["per_process_memory_fraction"] == 1:  # upstream's default
+        values["per_process_memory_fraction"] = None
     if values["no_translation_validation"] and not values["ci"]:
         values["no_translation_validation"] = False  # it is --ci's
     if arguments.dashboard and "performance" in (arguments.experiments or ("performance",)):

@@ -14,7 +14,7 @@ from compileboard.collectors.bench.worker.counters import counted_since, dynamo_
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST, ExperimentOutcome
 from compileboard.collectors.bench.worker.profiling import export_profile, memory_snapshot, peak_gb, peak_of, reset_peak
 from compileboard.collectors.bench.worker.statistics import speedup_of
-from compileboard.collectors.bench.worker.timing import interleave
+from compileboard.collectors.bench.worker.timing import interleave, vary_batch
 from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench, eagerly, failing_as, mark_batch
 from compileboard.collectors.contract.verdicts import noise_of
 
@@ -50,13 +50,14 @@ def run(bench: Workbench) -> ExperimentOutcome:
             is_settled = bench.settings.device == "cpu" or bench.settings.use_warm_peak_memory
             if is_settled:
                 peaks = _settled_peaks(bench, step, compiled, sample_count)
+            facts = vary_batch(bench, step, compiled)
             turns = interleave(bench, step, compiled)
             values |= turns.fault_values()
             if bench.settings.profile_dynamo_cache_lookup:
                 values |= _cache_lookup(bench, compiled)
         export_profile(bench, step, compiled)
         outcome = summarize(values, turns.repeats)
-        outcome.facts["phases_s"] = _phases()
+        outcome.facts |= {**facts, "phases_s": _phases()}
         bench.stage("compile again")
         if not bench.settings.quick:
             cold_peaks = compile_again(bench, step, outcome)

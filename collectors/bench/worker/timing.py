@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from torch._dynamo.testing import reset_rng_state
 
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.worker.process_memory import count_page_faults
-from compileboard.collectors.bench.worker.workbench import Workbench, eagerly
+from compileboard.collectors.bench.worker.torch_setup import SEED
+from compileboard.collectors.bench.worker.workbench import Workbench, batch_dimension, eagerly
 
 
 @dataclass
@@ -100,12 +102,59 @@ def take_turns(bench: Workbench, eager: TimedCall, compiled: TimedCall, *, input
     """Time two sides in turns, so that what slows the machine for a while slows both."""
     turns = Turns()
     given = bench.inputs if inputs is None else inputs
-    for _ in range(bench.settings.repeat):
+    for number in range(bench.settings.repeat):
         now = randomized(given) if bench.settings.randomize_input else given
+        if bench.batch_sizes and inputs is None:
+            now = resize_batch(now, bench.batch_size or 0, bench.batch_sizes[number])
         for name, side in (("eager", eager), ("compiled", compiled)):
             with side.context():
                 turns.add(name, time_call(bench, side.step, side.module, now))
     return turns
+
+
+def vary_batch(bench: Workbench, eager: Callable[..., Any], compiled: Callable[..., Any]) -> dict[str, Any]:
+    """Draw a batch size for each repeat where the batch alone is dynamic, and warm the smallest and the largest up.
+
+    Both sides of a repeat have the same batch. Upstream varies the eager side alone, and each size by the one before.
+    Return the sizes, or why they cannot vary, as facts.
+    Source: timed of upstream's benchmarks/dynamo/common.py.
+    """
+    batch_size = bench.batch_size or 1
+    if not bench.settings.dynamic_batch_only or batch_size == 1:
+        return {}
+    sizes = draw_batch_sizes(batch_size, bench.settings.repeat)
+    collect_outputs = bench.settings.collect_outputs
+    ends = [resize_batch(bench.inputs, batch_size, size) for size in sorted({min(sizes), max(sizes)})]
+    try:
+        with eagerly():
+            for inputs in ends:
+                eager(bench.module, inputs, collect_outputs=collect_outputs)
+    except Exception as error:  # a model whose batch is not in its inputs alone
+        return {"batch_variation_error": f"{type(error).__name__}: {error}"[:500]}
+    for inputs in ends:
+        compiled(bench.module, inputs, collect_outputs=collect_outputs)
+    bench.batch_sizes = sizes
+    return {"batch_sizes": sorted(set(sizes))}
+
+
+def draw_batch_sizes(batch_size: int, count: int) -> list[int]:
+    """Draw sizes within a fifth of a batch size, never below 2; the same for every run."""
+    draw = random.Random(SEED)  # noqa: S311 - no secret
+    return [max(2, int(batch_size * draw.uniform(0.8, 1.2))) for _ in range(count)]
+
+
+def resize_batch(inputs: Inputs, batch_size: int, size: int) -> Inputs:
+    """Return inputs with another batch: the first rows, or the last row again and again."""
+
+    def resize(argument: Any) -> Any:
+        dimension = batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
+        if dimension is None:
+            return argument
+        rows = torch.arange(size, device=argument.device).clamp(max=batch_size - 1)
+        return argument.index_select(dimension, rows)
+
+    resized: Inputs = torch.utils._pytree.tree_map(resize, inputs)
+    return resized
 
 
 def randomized(inputs: Inputs) -> Inputs:

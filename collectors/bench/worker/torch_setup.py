@@ -39,8 +39,7 @@ def arrange(task: Task) -> None:
     if settings.per_process_memory_fraction is not None and settings.device == "cuda":
         torch.cuda.set_per_process_memory_fraction(settings.per_process_memory_fraction)
     torch.backends.cuda.matmul.allow_tf32 = True
-    if hasattr(torch.backends.cuda, "allow_fp16_bf16_reduction_math_sdp"):  # from torch 2.5 on
-        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    _allow_reduced_attention(True)
     _arrange_dynamo(settings)
     if settings.is_inductor:
         _arrange_inductor(task)
@@ -106,6 +105,13 @@ def check(settings: BenchSettings) -> None:
             _set_option(config, text)
 
 
+def _allow_reduced_attention(allowed: bool) -> None:
+    import torch
+
+    if hasattr(torch.backends.cuda, "allow_fp16_bf16_reduction_math_sdp"):  # from torch 2.5 on
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(allowed)
+
+
 def _be_deterministic() -> None:
     import torch
 
@@ -115,6 +121,7 @@ def _be_deterministic() -> None:
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.mkldnn.deterministic = True
+    _allow_reduced_attention(False)
     seed: Any = torch.random.manual_seed
     torch.manual_seed = lambda *_args, **_words: seed(SEED)  # a model that seeds for itself draws the same each time
 

@@ -48,6 +48,7 @@ class Workbench:
         self.stages = stages
         self.facts: ModelFacts = facts_for(ref.suite, ref.name)
         self.artifact_errors: list[str] = []  # of files beside the numbers
+        self.batch_sizes: list[int] = []  # of each timed repeat, where the batch varies
         self.loaded: Loaded
         self.steps: Steps
 

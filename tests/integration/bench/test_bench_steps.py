@@ -18,6 +18,13 @@ from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.steps import Steps
 from compileboard.collectors.bench.worker.outcome import Stages
+from compileboard.collectors.bench.worker.timing import (
+    TimedCall,
+    draw_batch_sizes,
+    resize_batch,
+    take_turns,
+    vary_batch,
+)
 from compileboard.collectors.bench.worker.workbench import Workbench
 
 pytestmark = pytest.mark.torch
@@ -92,3 +99,44 @@ def test_a_mode_is_compiled_without_its_cuda_graphs(monkeypatch: pytest.MonkeyPa
     bench.compile(bench.steps.step())
     assert given["mode"] is None and given["options"]["triton.cudagraphs"] is False
     assert given["options"]["max_autotune"] is True
+
+
+def test_batch_sizes_stay_within_a_fifth_and_are_the_same_for_every_run() -> None:
+    sizes = draw_batch_sizes(100, 200)
+    assert sizes == draw_batch_sizes(100, 200) and 80 <= min(sizes) < 85 and 115 < max(sizes) <= 120
+    assert set(draw_batch_sizes(2, 50)) == {2}
+
+
+def test_another_batch_repeats_the_last_row_and_leaves_other_inputs() -> None:
+    rows, other = torch.arange(8.0).reshape(4, 2), torch.ones(3)
+    larger = resize_batch({"x": rows, "y": other, "z": 4}, 4, 6)
+    assert larger["x"].tolist() == [*rows.tolist(), [6.0, 7.0], [6.0, 7.0]]
+    assert larger["y"] is other and larger["z"] == 4
+    assert resize_batch((rows.T,), 4, 3)[0].tolist() == rows.T[:, :3].tolist()
+
+
+class Fixed(torch.nn.Linear):
+    """A layer that takes one batch alone."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.reshape(8, 4))
+
+
+def test_the_batch_varies_on_both_sides_where_it_alone_is_dynamic(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings = BenchSettings(backend="eager", dynamic_batch_only=True, repeat=6)
+    sizes: list[int] = []
+    for module, fact in ((torch.nn.Linear(4, 4), "batch_sizes"), (Fixed(4, 4), "batch_variation_error")):
+        loaded = Loaded(module, (torch.ones(8, 4),), keeps_mode=True)
+        monkeypatch.setattr("compileboard.collectors.bench.worker.workbench.build", lambda *_, loaded=loaded: loaded)
+        bench = Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(tmp_path))
+        bench.load()
+        module.register_forward_hook(lambda _module, given, _result: sizes.append(len(given[0])))
+        step = bench.steps.step()
+        facts = vary_batch(bench, step, step)
+        assert list(facts) == [fact]
+        sizes.clear()
+        take_turns(bench, TimedCall(step, module), TimedCall(step, module))
+        assert sizes[::2] == sizes[1::2] == (bench.batch_sizes or [8] * 6)
+    assert facts["batch_variation_error"].startswith("RuntimeError: shape")
