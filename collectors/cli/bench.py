@@ -17,6 +17,7 @@ import click
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import measure_both
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
+from compileboard.collectors.bench.experiments import find, with_same_flag
 from compileboard.collectors.bench.plan.batch_sizes import read_batch_sizes
 from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, select
@@ -191,7 +192,7 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
 
     Raises: ValueError in words for what cannot be asked for.
     """
-    experiments = tuple(dict.fromkeys(arguments.experiments or ("performance",)))
+    experiments = with_same_flag(arguments.experiments or ("performance",))
     chosen = choose_models(arguments)
     settings = for_experiments(settings_of(arguments, checkout.environment), experiments)
     batch_sizes = read_batch_sizes(arguments.batch_size_file)
@@ -263,6 +264,9 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
         raise ValueError(
             "--nopython makes the break at backward() an error, which every training step has, as upstream's"
         )
+    for experiment in map(find, arguments.experiments):
+        if experiment.is_inference_only and values["mode"] == "training":
+            raise ValueError(f"{experiment.flag} measures the forward pass alone; it goes with --inference")
     if values["compile_mode"] and values["backend"] != "inductor":
         raise ValueError(f"--mode is inductor's; the backend is {values['backend']}")
     if values["amp_dtype"] and values["dtype"] != "amp":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
@@ -27,6 +27,8 @@ _COLUMNS = {
     "tolerance": list_upstream("tolerance", counts=False),
     "xla": ("speedup", *list_upstream("xla", counts=False)),
 }
+# To upstream an export is a backend: its rows stand in these tables, in files of that backend's name.
+_OF_BACKEND = {"export": ("accuracy",), "export_strict": ("accuracy",)}
 EXPORTED_EXPERIMENTS = (*SPEEDUPS, "accuracy", *_COLUMNS)
 _ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not column.is_count)
 
@@ -39,6 +41,19 @@ class OutputTable:
     experiment: str
     results: list[BenchMeasured] = field(default_factory=list)
     is_named: bool = False  # by whoever asked for the file, not by its contents
+
+
+def list_rows(result: BenchMeasured) -> list[BenchMeasured]:
+    """Return a result as the rows that upstream has of it: its own, or one in each table of its backend."""
+    rows = []
+    for table in _OF_BACKEND.get(result.experiment, ()):
+        if table == "accuracy":
+            of_table = {name: result.values[name] for name in (*COUNTS, "compilation_latency") if name in result.values}
+            rows.append(replace(result, experiment=table, values=of_table, repeats={}))
+        else:  # upstream times without a look at the verdict
+            status = "measured" if "speedup" in result.values else result.status
+            rows.append(replace(result, experiment=table, status=status))
+    return rows or [result]
 
 
 def is_written(result: BenchMeasured) -> bool:

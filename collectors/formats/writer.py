@@ -21,6 +21,7 @@ from compileboard.collectors.formats.output_tables import (
     OutputTable,
     identity,
     is_written,
+    list_rows,
     metrics,
     stats_of,
     write_rows,
@@ -86,7 +87,7 @@ def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
     """Split results into upstream's files; each has a model once, or once for each tag."""
     tables: dict[str, OutputTable] = {}
     taken: set[tuple[str, str, str]] = set()
-    for result in results:
+    for result in (row for measured in results for row in list_rows(measured)):
         if not is_written(result):
             continue
         for label in _labels(result):

@@ -31,6 +31,8 @@ DIED = {
     "reference": "eager_1st_run_fail",
     "eager": "eager_1st_run_fail",
     "compile": "fail_to_run",
+    "draft": "fail_to_run",
+    "run": "fail_to_run",
     "measure": "fail_to_run",
     "compare": "fail_to_run",
 }

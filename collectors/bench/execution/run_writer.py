@@ -14,6 +14,7 @@ from compileboard.collectors.bench.execution.isolation import TaskOutcome
 from compileboard.collectors.bench.plan.resume import PLAN
 from compileboard.collectors.bench.plan.settings import BenchSettings, changed
 from compileboard.collectors.bench.plan.tasks import PlannedTask
+from compileboard.collectors.bench.worker.outcome import without_source
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.live import TRACE_NAME, Recording, child_environment
@@ -87,7 +88,7 @@ class BenchRunWriter:
     ) -> BenchMeasured:
         """Record a result; it is in the spool before this returns, and in the database as soon as that takes it."""
         self.recording.step()
-        outcome = done.outcome
+        outcome = done.outcome if self.config.keep_source else without_source(done.outcome)
         values = dict(outcome.values)
         recompiles = self._recompiles(planned.name)
         if recompiles is not None and outcome.status == "measured":

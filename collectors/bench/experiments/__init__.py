@@ -5,6 +5,7 @@ A module has `run(bench: Workbench) -> Outcome`; a child process that has loaded
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from compileboard.collectors.bench.plan.settings import BenchSettings
@@ -12,12 +13,13 @@ from compileboard.collectors.bench.plan.settings import BenchSettings
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: the flag asks for it, the module does it."""
+    """An experiment: the flag asks for it, the module does it. One without a help comes with another of its flag."""
 
     name: str
     flag: str
     help: str
     backend: str | None = None  # that it measures, whatever --backend says
+    is_inference_only: bool = False
 
     @property
     def module(self) -> str:
@@ -43,6 +45,10 @@ EXPERIMENTS = (
         "Write which operators a step calls, with which arguments and how often.",
         "eager",
     ),
+    Experiment(
+        "export", "--export", "Check that torch.export takes the model: non-strict, then strict.", "export", True
+    ),
+    Experiment("export_strict", "--export", "", "export_strict", True),
     Experiment("batch_size", "--find-batch-sizes", "Find the largest batch size that runs, halving from 1024."),
 )
 
@@ -53,6 +59,12 @@ TIMED = ("performance", "overhead", "nothing")  # a step's time is what they mea
 def find(name: str) -> Experiment:
     """Return the experiment of this name."""
     return next(experiment for experiment in EXPERIMENTS if experiment.name == name)
+
+
+def with_same_flag(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the experiments, each once, and those that their flags also ask for."""
+    flags = [find(name).flag for name in names]
+    return tuple(dict.fromkeys(other.name for flag in flags for other in EXPERIMENTS if other.flag == flag))
 
 
 def settings_for(name: str, settings: BenchSettings) -> BenchSettings:

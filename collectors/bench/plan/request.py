@@ -50,7 +50,11 @@ class BenchRequest:
     fast: bool = MODELS(False, "No models that are known to be slow.", flags=("--fast", "-f"))
     list: bool = MODELS(False, "Print the models that are chosen, and measure nothing.")
     experiments: tuple[str, ...] = EXPERIMENT(
-        (), "", constants={experiment.flag: (experiment.name, experiment.help) for experiment in EXPERIMENTS}
+        (),
+        "",
+        constants={
+            experiment.flag: (experiment.name, experiment.help) for experiment in EXPERIMENTS if experiment.help
+        },
     )
     batch_size_file: str | None = COMPILED(
         None, "Batch sizes of single models: a file of lines NAME,SIZE.", metavar="FILE"

@@ -102,15 +102,16 @@ def list_wrong(results: Sequence[BenchMeasured]) -> set[tuple[str, str]]:
 
 
 def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
-    verdicts = [
-        result.accuracy or result.reason
-        for result in results
-        if result.experiment == "accuracy" and result.status != "skipped"
-    ]
-    if not verdicts:
-        return []
-    passed = sum(verdict in HUD_PASSING for verdict in verdicts)
-    return _columns([("accuracy", f"pass_rate={100 * passed / len(verdicts):.2f}% ({passed} of {len(verdicts)})")])
+    """Count the verdicts that pass, of each experiment that has verdicts."""
+    rows = []
+    judged = [result for result in results if result.status != "skipped"]
+    for experiment in dict.fromkeys(
+        result.experiment for result in judged if result.accuracy or result.experiment == "accuracy"
+    ):
+        verdicts = [result.accuracy or result.reason for result in judged if result.experiment == experiment]
+        passed = sum(verdict in HUD_PASSING for verdict in verdicts)
+        rows.append((experiment, f"pass_rate={100 * passed / len(verdicts):.2f}% ({passed} of {len(verdicts)})"))
+    return _columns(rows)
 
 
 OTHERS = {  # an experiment's own numbers, as upstream's summary has them where it has them

@@ -6,11 +6,12 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from compileboard.collectors.contract.redaction import redact_line, redact_source
 from compileboard.collectors.decode.values import clean
 
 
@@ -32,6 +33,16 @@ class ExperimentOutcome:
     def dump(self) -> str:
         """Write the outcome as JSON."""
         return json.dumps(asdict(self))
+
+
+def without_source(outcome: ExperimentOutcome) -> ExperimentOutcome:
+    """Return an outcome without the lines of the user's code, in its texts too."""
+    facts = redact_source(outcome.facts)
+    export = facts.get("export")
+    if isinstance(export, dict) and export.get("source"):
+        export["source"] = redact_line(export["source"])
+    message, text = redact_source(outcome.message), redact_source(outcome.traceback)
+    return replace(outcome, facts=facts, message=message, traceback=text)
 
 
 def load_outcome(text: str) -> ExperimentOutcome:

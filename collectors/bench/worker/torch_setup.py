@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from compileboard.collectors.bench.plan.tasks import Task
 
 SEED = 1337
+JUDGED = ("accuracy", "export", "export_strict")  # only the verdict counts, so nothing is left to chance
 
 
 def prepare_environment(task: Task) -> None:
@@ -21,7 +22,7 @@ def prepare_environment(task: Task) -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
         os.environ.setdefault(name, "1")  # models are made from their configuration: nothing is fetched
-    if task.experiment == "accuracy" or task.settings.deterministic:
+    if task.experiment in JUDGED or task.settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
@@ -45,7 +46,7 @@ def arrange(task: Task) -> None:
         _arrange_inductor(task)
     random.seed(SEED)
     torch.manual_seed(SEED)
-    if task.experiment == "accuracy" or settings.deterministic:
+    if task.experiment in JUDGED or settings.deterministic:
         _be_deterministic()
     if validates_translation(task.experiment, settings):
         import torch.fx.experimental._config

@@ -43,6 +43,14 @@ def cells(data: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(data.decode())))
 
 
+def test_an_export_is_a_backends_row_among_the_verdicts() -> None:
+    counts = {"export_latency": 0.5, "calls_captured": 4.0}
+    export = replace(MEASURED, experiment="export", backend="export", mode="inference", accuracy="pass", values=counts)
+    written = render_files([export], {})
+    name = "export_torchbench_amp_inference_cuda_accuracy.csv"
+    assert written[name].decode() == ("dev,name,batch_size,accuracy,calls_captured\ncuda,alexnet,8,pass,4\n")
+
+
 @pytest.mark.parametrize("with_json", [False, True])
 def test_the_recorded_tables_are_written_again_to_the_byte(with_json: bool) -> None:
     expected = {path.name: path.read_bytes() for path in RECORDED.glob("*.csv")}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.experiments import settings_for
+from compileboard.collectors.bench.experiments import settings_for, with_same_flag
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.settings import (
@@ -125,6 +125,11 @@ def test_the_command_of_a_result_makes_its_label_again() -> None:
     assert (again.label(), again.compile_repeats) == (replace(settings, environment=("TORCH_COMPILE_X=1",)).label(), 5)
 
 
+def test_one_flag_asks_for_both_exports_as_backends_of_their_own() -> None:
+    assert with_same_flag(parse("--export", "--accuracy").experiments) == ("export", "export_strict", "accuracy")
+    assert settings_for("export_strict", BenchSettings(compile_mode="max-autotune")).label() == "export_strict"
+
+
 def test_the_command_line_fills_the_settings() -> None:
     settings = settings_of(parse("--training", "--amp", "-n", "7", "-c", "a=1", "--timeout", "9"), {})
     assert changed(settings) == {
@@ -140,6 +145,7 @@ def test_the_command_line_fills_the_settings() -> None:
     ("words", "message"),
     [
         (["--freezing", "--training"], "--freezing inlines"),
+        (["--export", "--training"], "--export measures the forward pass alone"),
         (["--mode", "x", "--backend", "eager"], "--mode is"),
         (["--amp-dtype", "float16"], "--amp-dtype is the dtype of --amp; the dtype is float32"),
     ],

@@ -48,6 +48,19 @@ def test_the_noise_floor_is_how_far_eager_is_from_itself() -> None:
     assert "noise floor      ±6.0%, median of 3; 2 of 3 intervals hold 1" in text
 
 
+def test_each_experiment_with_verdicts_has_its_pass_rate() -> None:
+    failed = {"status": "failed", "reason": "fail_to_run"}
+    text = summarize(
+        [
+            result("A", "accuracy", status="failed", reason="timeout"),
+            result("A", "export", accuracy="pass"),
+            result("B", "export", accuracy="fail_to_run", **failed),
+            result("C", "export", status="skipped", reason="not here"),
+        ]
+    )
+    assert "accuracy  pass_rate=0.00% (0 of 1)\nexport    pass_rate=50.00% (1 of 2)" in text
+
+
 def test_breaks_are_a_short_list_unless_they_are_asked_for() -> None:
     short = format_breaks(make_breaks(12), explain=False)
     assert short[1] == "distinct graph breaks: 12" and short[-1] == "  and 2 more, which --explain lists"

@@ -11,7 +11,7 @@ import pytest
 
 from compileboard.collectors.bench.execution.runner import BenchReport, finish
 from compileboard.collectors.bench.worker.child import failure
-from compileboard.collectors.bench.worker.outcome import load_outcome
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, load_outcome, without_source
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.spool.journal import append_event, read_journal
 from compileboard.collectors.spool.reader import SpoolReader
@@ -23,6 +23,14 @@ def test_an_errors_undecodable_text_arrives_with_its_byte_escaped() -> None:
     outcome = load_outcome(failure(RuntimeError(ODD)).dump())
     assert (outcome.status, outcome.message) == ("failed", r"RuntimeError: caf\xe9")
     assert r"caf\xe9" in str(outcome.traceback)
+
+
+def test_an_outcome_without_source_has_no_line_of_the_models_code() -> None:
+    facts = {"export": {"source": "if secret > 0:", "line": "nets.py:3"}}
+    text = 'File "nets.py", line 3, in forward\n    if secret > 0:\nError: no'
+    outcome = without_source(ExperimentOutcome(facts=facts, message="Error: no", traceback=text))
+    assert "secret" not in outcome.dump() and outcome.message == "Error: no"
+    assert outcome.facts["export"]["line"] == "nets.py:3"
 
 
 def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(tmp_path: Path) -> None:

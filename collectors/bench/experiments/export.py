@@ -1,0 +1,66 @@
+"""Whether `torch.export` takes the model as it is traced by running it, and the program computes what eager does."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from torch._dynamo.testing import reset_rng_state
+
+from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.exporting import (
+    count_dynamic,
+    describe_failure,
+    draft,
+    dynamic_shapes,
+    export_module,
+    split_inputs,
+)
+from compileboard.collectors.bench.worker.judging import judge
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench
+
+
+def run(bench: Workbench) -> ExperimentOutcome:
+    """Export without dynamo, then judge one forward of the program."""
+    return export_and_judge(bench, strict=False)
+
+
+def export_and_judge(bench: Workbench, *, strict: bool) -> ExperimentOutcome:
+    """Return the verdict on one forward of the exported program.
+
+    Where the export fails, its facts are the cause's and those of a draft. A draft is never judged: it may be right for
+    these inputs alone.
+    """
+    dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
+    values: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+
+    def compute() -> Any:
+        stage = "export"
+        start = dynamo_counts()
+        try:
+            module = bench.copy_module()
+            begin_s = time.perf_counter()
+            program = export_module(bench, module, strict=strict)
+            values["export_latency"] = time.perf_counter() - begin_s
+            values.update(counted_since(start) if strict else {})  # by running it, dynamo has no part in it
+            facts["node_count"] = len(program.graph.nodes)
+            if bench.settings.dynamic:
+                facts["dynamic_dimension_count"] = count_dynamic(program)
+            stage = "run"
+            bench.stage("run")
+            args, kwargs = split_inputs(bench.inputs)
+            reset_rng_state()  # tracing may have drawn some
+            with bench.steps.autocast():
+                return program.module()(*args, **kwargs)
+        except FAILURES as error:
+            facts.update(describe_failure(error, stage))
+            if stage == "export" and (report := draft(bench, bench.copy_module())) is not None:
+                facts["draft"] = report
+            raise
+
+    outcome = judge(bench, compute, iterations=1)
+    outcome.values |= values
+    outcome.facts["export"] = facts
+    return outcome

@@ -1,0 +1,206 @@
+"""A model exported, and where in the user's code an export fails. Child processes only."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sysconfig
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._logging.structured import INTERN_TABLE
+from torch.utils import _pytree
+
+from compileboard.collectors import bench as harness
+from compileboard.collectors.bench.loaded import Inputs
+from compileboard.collectors.bench.plan.models import NotAvailable
+from compileboard.collectors.bench.worker.workbench import Workbench, batch_dimension
+
+# Frames of a traceback that are nobody's model: torch's own, the standard library's, this harness's.
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
+_COLLECTORS = str(Path(harness.__file__ or "").parents[1]) + os.sep
+_SUITES = str(Path(harness.__file__ or "").parent / "suites") + os.sep
+_OPERATOR = re.compile(
+    r"CustomOpDef\(([\w:]+)\)|torch\.ops\.(\w+\.\w+(?:\.\w+)?)|\b(aten[.:]+\w+(?:\.\w+)?)"
+    r"|target: ([\w.]+)|call_function (\w+\.\w+\.\w+)\("
+)
+_LONGEST = 300
+_TRACE_VARIABLE = "TORCH_DTRACE"
+
+
+def export_module(bench: Workbench, module: torch.nn.Module, *, strict: bool) -> Any:
+    """Export a module for the inputs that are measured, under autocast if that is measured."""
+    args, kwargs = split_inputs(bench.inputs)
+    with bench.steps.autocast():
+        return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes(bench), strict=strict)
+
+
+def split_inputs(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and the named arguments of a call."""
+    return ((), dict(inputs)) if isinstance(inputs, dict) else (tuple(inputs), {})
+
+
+def dynamic_shapes(bench: Workbench) -> Any:
+    """Return what of the inputs is dynamic, in export's form; none where all is static.
+
+    Upstream reads the dimensions that are marked dynamic, but its own --dynamic-batch-only marks them another way: what
+    it exports is static all the same.
+    Raises: NotAvailable in words if this torch cannot find the dynamic dimensions' bounds itself.
+    """
+    if not bench.settings.dynamic:
+        return None
+    auto = getattr(torch.export.Dim, "AUTO", None)
+    if auto is None:
+        raise NotAvailable(
+            f"dynamic shapes of an export need torch.export.Dim.AUTO; torch {torch.__version__} has none"
+        )
+
+    def choose(leaf: Any) -> dict[int, Any] | None:
+        if not isinstance(leaf, torch.Tensor):
+            return None
+        if bench.settings.all_dynamic:
+            return dict.fromkeys(range(leaf.dim()), auto)
+        batch_size = bench.batch_size or 0
+        dimension = batch_dimension(leaf, batch_size) if batch_size > 1 else None
+        return None if dimension is None else {dimension: auto}
+
+    return _pytree.tree_map(choose, dict(bench.inputs) if isinstance(bench.inputs, dict) else tuple(bench.inputs))
+
+
+def count_dynamic(program: Any) -> int:
+    """Return how many dimensions of an exported program's inputs stayed dynamic."""
+    names = set(program.graph_signature.user_inputs)
+    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+    shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
+    return sum(not isinstance(size, int) for shape in shapes for size in shape)
+
+
+def describe_failure(error: BaseException, stage: str) -> dict[str, Any]:
+    """Return the facts of an export that failed: what was raised, by which operator, at which line of the model."""
+    frame = find_user_frame(error)
+    return {
+        "stage": stage,
+        "error": type(error).__name__,
+        "message": _first_line(str(error)),
+        "operator": find_operator(error),
+        "line": _format_line(frame.filename, frame.lineno) if frame else None,
+        "source": frame.line if frame else None,
+    }
+
+
+def find_user_frame(error: BaseException) -> traceback.FrameSummary | None:
+    """Return the deepest frame of the model's own code that an error, or what caused it, comes from."""
+    for raised in _chain(error):
+        # Dynamo keeps the stack of what it traced apart: the exception's own one has the tracer alone.
+        stacks = (getattr(raised, "real_stack", None) or (), traceback.extract_tb(raised.__traceback__))
+        for stack in stacks:
+            for frame in reversed(list(stack)):
+                if is_of_user(frame.filename):
+                    return frame
+    return None
+
+
+def find_operator(error: BaseException) -> str | None:
+    """Return the operator that an error names; none of an error that is about a branch."""
+    for raised in _chain(error):
+        operator = getattr(raised, "func", None)
+        if isinstance(operator, torch._ops.OpOverload):
+            return str(operator)
+    match = next(filter(None, (_OPERATOR.search(str(raised)) for raised in _chain(error))), None)
+    return next(filter(None, match.groups())) if match else None
+
+
+def is_of_user(path: str) -> bool:
+    """Return whether a file is a model's, or a library's that models come from."""
+    if path.startswith(("<", _TORCH)) or (path.startswith(_COLLECTORS) and not path.startswith(_SUITES)):
+        return False
+    return not path.startswith(_LIBRARY) or _INSTALLED.search(path) is not None
+
+
+def draft(bench: Workbench, module: torch.nn.Module) -> dict[str, Any] | None:
+    """Return draft_export's report of a module that does not export; none where this torch has no draft_export.
+
+    A draft that is not sound is right for these inputs alone.
+    """
+    draft_export = getattr(torch.export, "draft_export", None)  # from torch 2.7 on
+    if draft_export is None:
+        return None
+    bench.stage("draft")
+    args, kwargs = split_inputs(bench.inputs)
+    begin_s = time.perf_counter()
+    report: dict[str, Any] = {"is_sound": False, "failures": []}
+    try:
+        with _trace_apart(), bench.steps.autocast(), torch.no_grad():
+            drafted = draft_export(module, args, kwargs, dynamic_shapes=dynamic_shapes(bench))._report
+        report = {
+            "is_sound": drafted.successful(),
+            "failures": [_describe_draft(failure) for failure in drafted.failures],
+        }
+    except Exception as error:  # a draft may fail as the export did
+        report["error"] = f"{type(error).__name__}: {_first_line(str(error))}"
+    return {**report, "seconds": round(time.perf_counter() - begin_s, 3)}
+
+
+@contextlib.contextmanager
+def _trace_apart() -> Iterator[None]:
+    """Let draft_export write its trace into a folder that goes: it removes the handlers of a trace that is recorded."""
+    logger, before = logging.getLogger("torch.__trace"), os.environ.get(_TRACE_VARIABLE)
+    handlers = list(logger.handlers)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[_TRACE_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[_TRACE_VARIABLE]
+            if before is not None:
+                os.environ[_TRACE_VARIABLE] = before
+            for handler in handlers:
+                logger.addHandler(handler)  # one that is there is not added twice
+
+
+def _describe_draft(failure: Any) -> dict[str, Any]:
+    """Return one failure of a draft's report: its kind, what happened, at which line of the model."""
+    data: dict[str, Any] = failure.data
+    files = {number: path for path, number in INTERN_TABLE.items()}
+    places = [
+        _format_line(path, frame["line"])
+        for frame in data.get("user_stack") or ()
+        if is_of_user(path := files.get(frame["filename"], "<unknown>"))
+    ]
+    message = data.get("reason") or ""
+    if "expr" in data:
+        message = f"{data['expr']} was taken to be {data['result']}" if "result" in data else str(data["expr"])
+    elif "op" in data:
+        message = f"{data['op']}: {message}" if message else f"{data['op']} has no fake kernel"
+    return {
+        "kind": str(failure.failure_type),
+        "message": _first_line(message),
+        "line": places[-1] if places else None,
+    }
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    raised: BaseException | None = error
+    while raised is not None and id(raised) not in seen:
+        seen.add(id(raised))
+        yield raised
+        raised = raised.__cause__ or raised.__context__
+
+
+def _format_line(path: str, line: int | None) -> str:
+    return f"{os.path.basename(path)}:{line}"
+
+
+def _first_line(text: str) -> str:
+    line = next(iter(text.strip().splitlines()), "")
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

@@ -1,0 +1,75 @@
+"""Exports of real models: a program is judged, and a refusal names the model's own line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.integration.bench.test_experiments import DATA, DYNAMIC, FINE, MEASURE, WRONG
+from tests.tools.observed import ROOT
+
+pytestmark = pytest.mark.torch
+
+BRANCHES, NO_KERNEL = (f"path:{DATA}/branching.py,class:{name}" for name in ("Branches", "HasNoKernel"))
+TASKS: list[tuple[str, str, dict[str, Any]]] = [
+    *((only, "export", {}) for only in (FINE, BRANCHES, NO_KERNEL)),
+    *((only, "export_strict", {}) for only in (FINE, BRANCHES, WRONG)),
+    (FINE, "export", DYNAMIC),
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, json.dumps(TASKS)], capture_output=True, text=True, timeout=280, cwd=ROOT
+    )
+    outcome_list = [json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")]
+    assert len(outcome_list) == len(TASKS), done.stderr[-3000:]
+    return {json.dumps(task): outcome for task, outcome in zip(TASKS, outcome_list)}
+
+
+@pytest.fixture
+def measured(outcomes: dict[str, dict[str, Any]]) -> Any:
+    return lambda only, experiment, **changes: outcomes[json.dumps((only, experiment, changes))]
+
+
+def test_a_program_that_computes_what_eager_does_passes(measured: Any) -> None:
+    plain, strict = measured(FINE, "export"), measured(FINE, "export_strict")
+    for outcome in (plain, strict):
+        assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass")
+        assert outcome["values"]["export_latency"] > 0 and outcome["values"]["output_error"] < 1e-6
+        assert outcome["facts"]["export"] == {"node_count": 6}
+    assert strict["values"]["unique_graphs"] == 1 and "unique_graphs" not in plain["values"]
+
+
+def test_a_program_that_computes_something_else_does_not(measured: Any) -> None:
+    outcome = measured(WRONG, "export_strict")
+    assert (outcome["status"], outcome["reason"]) == ("failed", "fail_accuracy")
+    assert outcome["values"]["output_error"] > 0.5
+
+
+@pytest.mark.parametrize("experiment", ["export", "export_strict"])
+def test_a_branch_is_named_by_its_line_and_an_unsound_draft_is_no_pass(measured: Any, experiment: str) -> None:
+    outcome = measured(BRANCHES, experiment)
+    assert (outcome["status"], outcome["reason"], outcome["accuracy"]) == ("failed", "fail_to_run", "fail_to_run")
+    export = outcome["facts"]["export"]
+    assert (export["stage"], export["line"], export["operator"]) == ("export", "branching.py:14", None)
+    assert export["source"] == "if y.mean() > 0:"
+    [failure] = export["draft"]["failures"]
+    assert not export["draft"]["is_sound"] and export["draft"]["seconds"] > 0
+    assert (failure["kind"], failure["line"]) == ("DATA_DEPENDENT_ERROR", "branching.py:14")
+
+
+def test_an_operator_without_a_kernel_is_named(measured: Any) -> None:
+    export = measured(NO_KERNEL, "export")["facts"]["export"]
+    assert (export["operator"], export["line"]) == ("branching::no_kernel", "branching.py:29")
+    assert export["draft"]["failures"][0]["message"] == "branching.no_kernel.default has no fake kernel"
+
+
+def test_a_dynamic_batch_stays_dynamic(measured: Any) -> None:
+    outcome = measured(FINE, "export", **DYNAMIC)
+    assert outcome["accuracy"] == "pass" and outcome["facts"]["export"]["dynamic_dimension_count"] == 1
