@@ -59,7 +59,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, subpro
     """Measure every planted model once: those whose accuracy is looked at by both experiments."""
     workplace = Workplace(tmp_path_factory.mktemp("planted"))
     only = ["--only", f"path:{PLANTED}", "--timeout", "120", "--performance"]
-    judged = "^(Fine|Breaks|WrongAnswer|Unsteady|EagerFails|Leaves)$"
+    judged = "^(Fine|Breaks|WrongAnswer|Unsteady|Leaves)$"
     done = bench(workplace, *only, "--accuracy", "-k", judged, "--tag", "nightly")
     assert bench(workplace, *only, "-x", f"{judged}|Hangs").returncode == 0, "one is skipped, which is no failure"
     return workplace, done
@@ -111,7 +111,6 @@ def test_breaks_hang_on_the_result_they_came_with(planted: Any) -> None:
         ("WrongAnswer", "accuracy", "failed", "fail_accuracy"),
         ("Unsteady", "accuracy", "failed", "eager_two_runs_differ"),
         ("EagerFails", "performance", "failed", "eager_1st_run_fail"),
-        ("EagerFails", "accuracy", "failed", "eager_1st_run_fail"),
         ("SaysOddBytes", "performance", "failed", "eager_1st_run_fail"),
         ("Leaves", "performance", "failed", "eager_1st_run_fail"),
         ("Leaves", "accuracy", "failed", "eager_1st_run_fail"),
@@ -166,11 +165,11 @@ def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
 
 def test_a_hang_is_a_timeout(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
-    done = bench(workplace, "--only", f"path:{PLANTED},model:Hangs", "--timeout", "12")
+    done = bench(workplace, "--only", f"path:{PLANTED},model:Hangs", "--timeout", "6")
     assert done.returncode == 1, "all that was asked for failed"
     (row,) = rows(workplace, "select status, reason, message from results")
     assert (row["status"], row["reason"]) == ("failed", "timeout")
-    assert "within 12 s" in row["message"]
+    assert "within 6 s" in row["message"]
 
 
 def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> None:
@@ -202,7 +201,7 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
     assert "--resume" in output
     assert [row["state"] for row in rows(workplace, "select state from runs")] == ["interrupted"]
     assert rows(workplace, "select status from results") == [{"status": "measured"}]
-    done = bench(workplace, *only, "--timeout", "12", "--resume")
+    done = bench(workplace, *only, "--timeout", "4", "--resume")
     assert done.returncode == 0, "one was measured before"
     assert "of 1 model\n" in done.stdout, "the summary is of the whole run"
     assert [row["state"] for row in rows(workplace, "select state from runs")] == ["finished"]
