@@ -59,5 +59,6 @@ unit: setup
 mutants: setup
 	$(PY) -m tests.tools.mutants $(MODULE) $(TESTS)
 
+# In the order of the files: xdist's own begins with those of many tests and ends with a worker alone at the longest ones.
 test: lint types contracts
-	$(PY) -m pytest -n 2 --dist loadfile
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
