@@ -38,6 +38,8 @@ def build(batch_size: int, name: str) -> Loaded:
         inputs: Inputs = make(config, size, recipe.length)
         return inputs
 
+    if recipe.inputs == "image_and_text":
+        module = ContrastiveLoss(module)
     loaded = Loaded(module, of_length(recipe.length), loss=own_loss, batch_size=batch_size)
     if recipe.inputs in HAVE_LENGTH:
         longest = recipe.length
@@ -46,6 +48,18 @@ def build(batch_size: int, name: str) -> Loaded:
     else:
         loaded.resize, loaded.sizes = of_batch, (batch_size, batch_size * 2, batch_size * 4)
     return loaded
+
+
+class ContrastiveLoss(torch.nn.Module):
+    """A model of pictures and texts that computes its loss: inputs that are cloned for each step are tensors alone."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, **inputs: torch.Tensor) -> Any:
+        """Call the model for its loss."""
+        return self.model(**inputs, return_loss=True)
 
 
 def own_loss(output: Any) -> torch.Tensor:
@@ -112,7 +126,6 @@ def image_and_text(config: Any, batch_size: int, length: int) -> dict[str, Any]:
     return {
         "input_ids": _ids(config.text_config, batch_size, length),
         "pixel_values": _pictures(config.vision_config, batch_size),
-        "return_loss": True,
     }
 
 
