@@ -192,7 +192,7 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
 
     Raises: ValueError in words for what cannot be asked for.
     """
-    experiments = with_same_flag(arguments.experiments or ("performance",))
+    experiments = list_experiments(arguments)
     chosen = choose_models(arguments)
     settings = for_experiments(settings_of(arguments, checkout.environment), experiments)
     batch_sizes = read_batch_sizes(arguments.batch_size_file)
@@ -209,6 +209,19 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
         environment = {**checkout.environment, "CUDA_VISIBLE_DEVICES": arguments.device_index}
         checkout = replace(checkout, environment=environment)
     return Job(plan, settings, config, identity, checkout, read_baseline(arguments.baseline))
+
+
+def list_experiments(arguments: BenchRequest) -> tuple[str, ...]:
+    """Return the experiments that were asked for.
+
+    Raises: ValueError if one does not go with another.
+    """
+    if arguments.given["quantization"] is None:
+        return with_same_flag(arguments.experiments or ("performance",))
+    if others := set(arguments.experiments) - {"performance", "accuracy"}:
+        flags = ", ".join(sorted(find(name).flag for name in others))
+        raise ValueError(f"--quantization replaces --performance and --accuracy, and does not go with {flags}")
+    return ("quantization",)
 
 
 def choose_models(arguments: BenchRequest) -> list[ModelRef]:
@@ -264,9 +277,11 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
         raise ValueError(
             "--nopython makes the break at backward() an error, which every training step has, as upstream's"
         )
-    for experiment in map(find, arguments.experiments):
+    for experiment in map(find, list_experiments(arguments)):
         if experiment.is_inference_only and values["mode"] == "training":
             raise ValueError(f"{experiment.flag} measures the forward pass alone; it goes with --inference")
+    if values["quantization"] is not None:
+        values["dtype"] = _check_quantization(values["dtype"])
     if values["compile_mode"] and values["backend"] != "inductor":
         raise ValueError(f"--mode is inductor's; the backend is {values['backend']}")
     if values["amp_dtype"] and values["dtype"] != "amp":
@@ -290,6 +305,16 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
     if arguments.output_directory:
         values["output_directory"] = os.path.abspath(arguments.output_directory)
     return BenchSettings(**values, environment=list_torch_variables(environment))
+
+
+def _check_quantization(dtype: str) -> str:
+    """Return the dtype that quantized weights are measured against, as upstream requires it.
+
+    Raises: ValueError in words for another dtype.
+    """
+    if dtype not in ("float32", "bfloat16"):  # float32 is what no flag says
+        raise ValueError(f"--quantization is measured against bfloat16; expected --bfloat16 or nothing, not --{dtype}")
+    return "bfloat16"
 
 
 def _has_gpu() -> bool:

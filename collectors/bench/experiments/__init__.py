@@ -20,6 +20,7 @@ class Experiment:
     help: str
     backend: str | None = None  # that it measures, whatever --backend says
     is_inference_only: bool = False
+    setting: str | None = None  # whose value asks for it, in place of a flag of its own
 
     @property
     def module(self) -> str:
@@ -33,6 +34,7 @@ EXPERIMENTS = (
     Experiment("coverage", "--coverage", "Measure the share of ops and of their time that dynamo captures.", "eager"),
     Experiment("overhead", "--overhead", "Measure what dynamo itself costs, by a backend that does nothing.", "eager"),
     Experiment("nothing", "--nothing", "Measure eager against eager: the noise floor of the machine.", "nothing"),
+    Experiment("quantization", "--quantization", "", is_inference_only=True, setting="quantization"),
     Experiment(
         "recompile_profile",
         "--recompile-profiler",

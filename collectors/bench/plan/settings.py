@@ -251,6 +251,11 @@ class BenchSettings:
     profile_details: bool = MEASURED(
         False, "Record memory and stacks in the profiler trace.", unlabelled="after the timing", command=NEVER
     )
+    quantization: str | None = COMPILED(
+        None,
+        "Measure the model with weights quantized by torchao against compiled bfloat16, and the errors of both.",
+        choices=("int8dynamic", "int8weightonly", "int4weightonly", "noquant"),
+    )
 
     def dump(self) -> str:
         """Write the settings as JSON."""

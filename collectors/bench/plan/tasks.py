@@ -102,7 +102,8 @@ def repeat_command(planned: PlannedTask, settings: BenchSettings, program: str) 
     """Write the command that measures this again."""
     if planned.batch_size is not None:
         settings = replace(settings, batch_size=planned.batch_size)
-    words = [find(planned.experiment).flag, *settings.list_arguments()]
+    experiment = find(planned.experiment)
+    words = [*([] if experiment.setting else [experiment.flag]), *settings.list_arguments()]
     if ":" not in planned.ref.only:
         words += ["--suite", planned.ref.suite]
     words += ["--only", planned.ref.only]

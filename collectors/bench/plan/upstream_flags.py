@@ -30,8 +30,6 @@ REFUSED = {
             "--aot-precompile",
             "--caching-precompile",
             "--dynamo-onnx",
-            "--quantization",
-            "--nothing",
             "--ddp",
             "--fsdp",
             "--multiprocess",
@@ -77,7 +75,6 @@ REFUSED = {
 }
 VALUED = frozenset(
     (
-        "--quantization",
         "--optimize-ddp-mode",
         "--distributed-master-port",
         "--xla-tolerance",

@@ -42,6 +42,15 @@ class SmallOnly(Layer):
         return super().forward(x)
 
 
+class NothingLinear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.PReLU()
+
+    def forward(self, x):
+        return self.layer(x)
+
+
 class FixedInputs(Layer):
     def get_example_inputs(self):
         return (torch.randn(3, 8),)
@@ -77,4 +86,6 @@ def _make(net):
     return compileboard.bench.model(name=net.__name__, batch_size=4)(make)
 
 
-half, by_mode, not_a_number, small = map(_make, (HalfCaptured, ByMode, NotANumberCompiled, SmallOnly))
+half, by_mode, not_a_number, small, not_linear = map(
+    _make, (HalfCaptured, ByMode, NotANumberCompiled, SmallOnly, NothingLinear)
+)

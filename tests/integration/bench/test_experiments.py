@@ -42,18 +42,31 @@ for only, experiment, changes in json.loads(sys.argv[1]):
     print("OUTCOME" + json.dumps(asdict(outcome)))
 """
 FINE, BREAKS, WRONG = (f"path:{DATA}/planted.py,model:{name}" for name in ("Fine", "Breaks", "WrongAnswer"))
-SIZED, HUNGRY, UNBATCHED, HALF, BY_MODE, NAN, SMALL = (
+SIZED, HUNGRY, UNBATCHED, HALF, BY_MODE, NAN, SMALL, NOT_LINEAR = (
     f"path:{DATA}/varied.py,model:{name}"
-    for name in ("sized", "hungry", "unbatched", "HalfCaptured", "ByMode", "NotANumberCompiled", "SmallOnly")
+    for name in (
+        "sized",
+        "hungry",
+        "unbatched",
+        "HalfCaptured",
+        "ByMode",
+        "NotANumberCompiled",
+        "SmallOnly",
+        "NothingLinear",
+    )
 )
 FIXED = f"path:{DATA}/varied.py,class:FixedInputs"
 INDUCTOR = {"backend": "inductor", "compile_mode": "max-autotune"}
+QUANTIZED = {"backend": "aot_eager", "dtype": "bfloat16"}
 DYNAMIC = {"dynamic_batch_only": True}
 TASKS: list[tuple[str, str, dict[str, Any]]] = [
     *((only, "tolerance", {}) for only in (FINE, WRONG, NAN)),
     *((only, "coverage", {}) for only in (FINE, BREAKS, HALF)),
     (FINE, "overhead", INDUCTOR),
     (FINE, "nothing", {**INDUCTOR, "mode": "training"}),
+    *((FINE, "quantization", {**QUANTIZED, "quantization": kind}) for kind in ("int8weightonly", "int4weightonly")),
+    (FINE, "quantization", {"quantization": "noquant"}),
+    (NOT_LINEAR, "quantization", {**QUANTIZED, "quantization": "int8weightonly"}),
     (BY_MODE, "recompile_profile", {}),
     (BY_MODE, "recompile_profile", DYNAMIC),
     (FINE, "recompile_profile", {"mode": "training"}),
@@ -116,6 +129,33 @@ def test_nothing_times_eager_against_itself_and_compiles_nothing(measured: Any) 
     assert outcome["status"] == "measured" and outcome["values"]["speedup"] > 0
     assert [len(samples) for samples in outcome["repeats"].values()] == [3, 3]
     assert "unique_graphs" not in outcome["values"]
+
+
+def test_quantized_weights_have_errors_of_their_own_and_no_verdict(measured: Any) -> None:
+    outcome = measured(FINE, "quantization", **QUANTIZED, quantization="int8weightonly")
+    values = outcome["values"]
+    assert (outcome["status"], outcome["accuracy"]) == ("measured", None)
+    assert outcome["facts"]["quantization"]["layer_count"] >= 1 and values["unique_graphs"] == 1
+    assert 0 < values["quantized_error"] < 0.05 and 0 <= values["quantized_eager_error"] < 0.05
+    assert values["unquantized_error"] < 0.02 and values["speedup"] > 0
+
+
+def test_noquant_differs_from_nothing_by_no_weight(measured: Any) -> None:
+    values = measured(FINE, "quantization", quantization="noquant")["values"]
+    assert values["quantized_error"] == values["unquantized_error"] < 1e-6 and values["quantized_eager_error"] < 1e-6
+
+
+@pytest.mark.parametrize(("model", "kind"), [(FINE, "int4weightonly"), (NOT_LINEAR, "int8weightonly")])
+def test_a_model_without_a_layer_that_fits_is_skipped(measured: Any, model: str, kind: str) -> None:
+    outcome = measured(model, "quantization", **QUANTIZED, quantization=kind)
+    assert outcome["status"] == "skipped" and "parameters is quantized by" in outcome["reason"]
+
+
+def test_a_library_that_torchao_lacks_is_named() -> None:
+    from compileboard.collectors.bench.experiments.quantization import describe_missing
+
+    assert describe_missing(ImportError("Requires mslk >= 1.0.0")) == "mslk is not installed"
+    assert describe_missing(ImportError("no such symbol")) == "no such symbol"
 
 
 def test_the_recompile_profile_names_what_each_change_cost(measured: Any) -> None:

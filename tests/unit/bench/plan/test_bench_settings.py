@@ -23,7 +23,7 @@ from compileboard.collectors.bench.plan.settings import (
     load_settings,
 )
 from compileboard.collectors.bench.plan.tasks import PlannedTask, plan_hash, repeat_command
-from compileboard.collectors.cli.bench import bench, read_request, settings_of
+from compileboard.collectors.cli.bench import bench, list_experiments, read_request, settings_of
 from compileboard.collectors.cli.main import main
 
 DATA = Path(__file__).parents[3] / "data"
@@ -148,11 +148,26 @@ def test_the_command_line_fills_the_settings() -> None:
         (["--export", "--training"], "--export measures the forward pass alone"),
         (["--mode", "x", "--backend", "eager"], "--mode is"),
         (["--amp-dtype", "float16"], "--amp-dtype is the dtype of --amp; the dtype is float32"),
+        (["--quantization", "int8dynamic", "--training"], "goes with --inference"),
+        (["--quantization", "int8dynamic", "--amp"], "expected --bfloat16 or nothing, not --amp"),
     ],
 )
 def test_what_cannot_go_together_is_said(words: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         settings_of(parse(*words), {})
+
+
+def test_quantization_is_asked_for_by_its_kind_and_replaces_what_upstream_pastes_beside_it() -> None:
+    request = parse("--quantization", "int8dynamic", "--performance", "--accuracy")
+    settings = settings_of(request, {})
+    assert list_experiments(request) == ("quantization",)
+    assert (settings.dtype, settings.label()) == ("bfloat16", "inductor_quantization=int8dynamic")
+    words = shlex.split(
+        repeat_command(PlannedTask(1, ModelRef("builtin", "mlp", "m:f"), "quantization"), settings, "b")
+    )
+    assert words.count("--quantization") == 1 and settings_of(parse(*words[1:]), {}) == settings
+    with pytest.raises(ValueError, match="does not go with --coverage"):
+        list_experiments(parse("--quantization", "noquant", "--coverage"))
 
 
 @pytest.mark.parametrize(
