@@ -54,6 +54,7 @@ def analyze_command(
     """
     from compileboard.collectors.repro.locate import findings
     from compileboard.collectors.repro.locate.sentences import summarize_analysis
+    from compileboard.collectors.repro.repro import advise_passing
     from compileboard.collectors.repro.results import now_us
 
     loaded, started_us = load_trusted(name, db, trust=trust), now_us()
@@ -71,7 +72,13 @@ def analyze_command(
         )
         print(
             "\n".join(
-                [f"{summarize_analysis(analysis)}.", *lay_out_nodes(rows), *_end_sentences(analysis.notes), counts]
+                [
+                    f"{summarize_analysis(analysis)}.",
+                    *(advise_passing(loaded.manifest.preload) if analysis.status == findings.NOT_REPRODUCED else ()),
+                    *lay_out_nodes(rows),
+                    *_end_sentences(analysis.notes),
+                    counts,
+                ]
             )
         )
     return DONE if analysis.status in (findings.NAMED, findings.ONLY_FUSED) else FAILED
@@ -95,6 +102,7 @@ def bisect_command(
     """
     from compileboard.collectors.repro.locate import findings
     from compileboard.collectors.repro.locate.sentences import summarize_bisection
+    from compileboard.collectors.repro.repro import advise_passing
     from compileboard.collectors.repro.results import now_us
 
     loaded, started_us = load_trusted(name, db, trust=trust), now_us()
@@ -107,6 +115,7 @@ def bisect_command(
     else:
         lines = [
             f"{summarize_bisection(bisection)}.",
+            *(advise_passing(loaded.manifest.preload) if bisection.status == findings.NOT_REPRODUCED else ()),
             *lay_out_settings(bisection.settings),
             *_end_sentences(bisection.notes),
         ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.contract.repros import KEPT, ReproInput
-from compileboard.collectors.repro.repro import Repro
+from compileboard.collectors.repro.repro import Repro, advise_passing
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.run_summary import printable
 
@@ -143,6 +143,7 @@ def describe_rerun(repro: Repro, answer: Mapping[str, Any]) -> str:
     if answer["status"] == "same" and answer["expected"] is None:
         sentences["same"] = f"Fails here: {answer['failure']}."
     lines = [sentences[answer["status"]]]
+    lines += advise_passing(repro.manifest.preload) if answer["status"] == "passes" else []
     lines += _describe_differences(answer)
     lines += _describe_drawn(answer)
     lines.append(f"torch {answer['torch_version']}, {answer['seconds']:.1f} s, level {answer['level']}")

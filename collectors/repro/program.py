@@ -28,7 +28,7 @@ from compileboard.collectors.contract.repros import KEPT, ReproInput
 from compileboard.collectors.formats.size_expressions import evaluate_size
 from compileboard.collectors.formats.torch_repro import list_results, strip_tail
 from compileboard.collectors.repro.isolation import describe_absent, restore_environment
-from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
 
 SEED = 7
 _NO_OPERATION = re.compile(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'")
@@ -426,7 +426,8 @@ def _describe_unknown(repro: Repro, error: BaseException) -> str:
     operation = _NO_OPERATION.search(str(error))
     if operation is not None and operation.group(1) not in ("aten", "prims", "prim", "inductor"):
         name = f"torch.ops.{operation.group(1)}.{operation.group(2)}"
-        return f"{repro.name} needs {name}, which nothing here registers: name its module or file with --preload"
+        advice = advise_preload(repro.manifest.preload)
+        return f"{repro.name} needs {name}, which nothing here registers: {advice}"
     recorded = repro.manifest.versions.get("torch")
     of_other = f", and was recorded with {recorded}" if recorded and recorded != torch.__version__ else ""
     return f"{repro.name} cannot be loaded by torch {torch.__version__}{of_other}: {_first_line(error)}"

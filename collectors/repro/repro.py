@@ -12,6 +12,22 @@ class NotRunnable(ValueError):
     """Why nothing could be run, in one sentence."""
 
 
+def advise_preload(recorded: tuple[str, ...]) -> str:
+    """Return what to do where something is not registered; `recorded` is what was imported by itself."""
+    if not recorded:
+        return "name its module or file with --preload"
+    registers = "does not by being imported" if len(recorded) == 1 else "do not by being imported"
+    return f"{', '.join(recorded)} {registers}; name the function that does: --preload {recorded[-1]}:FUNCTION"
+
+
+def advise_passing(recorded: tuple[str, ...]) -> list[str]:
+    """Return the line that follows "passes here", where the program registered something of its own."""
+    if not recorded:
+        return []
+    names = ", ".join(recorded)
+    return [f"{names} was imported. What a function of it registers needs --preload {recorded[-1]}:FUNCTION."]
+
+
 @dataclass(frozen=True)
 class Repro:
     """A manifest, programs and values; nothing of it has been run."""

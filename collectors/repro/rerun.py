@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+from contextlib import suppress
 from typing import Any
 
 from compileboard.collectors.repro import failure
 from compileboard.collectors.repro.failure import Failure, captured_failure, raised
 from compileboard.collectors.repro.isolation import ReproTask
-from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
 from compileboard.collectors.repro.trials import OK, OUT_OF_MEMORY, SIGNAL, TIMED_OUT, Outcome
 
 SAME, OTHER, PASSES, LIMITED = "same", "other", "passes", "limited"  # what `run` answers
+_LITTLE_BYTES = 1 << 16  # of a disk: less is full
 
 
 def rerun(task: ReproTask) -> dict[str, Any]:
@@ -37,13 +42,13 @@ def attempt(repro: Repro, level: str, kind: str, device: str | None, is_strict: 
     judge_kind = "accuracy" if kind == "accuracy" else "runtime"
     backend = repro.manifest.backend or "inductor"
     if level == "dynamo":
-        check_backend(backend)
+        check_backend(backend, repro.manifest.preload)
     how = Judge(judge_kind, level, backend, is_strict=is_strict)
     return {**judge(gm, inputs, how), "random_inputs": list_random_inputs(repro, level), "input_count": len(inputs)}
 
 
-def check_backend(name: str) -> None:
-    """Raises: NotRunnable if no backend is registered by this name."""
+def check_backend(name: str, preload: tuple[str, ...] = ()) -> None:
+    """Raises: NotRunnable if no backend is registered by this name, not even by what was preloaded."""
     from torch._dynamo.backends.registry import lookup_backend
     from torch._dynamo.exc import InvalidBackend
 
@@ -51,7 +56,7 @@ def check_backend(name: str) -> None:
         lookup_backend(name)
     except InvalidBackend:
         needed = f"this repro needs the backend {name!a}, which nothing here registers"
-        raise NotRunnable(f"{needed}: name its module or file with --preload") from None
+        raise NotRunnable(f"{needed}: {advise_preload(preload)}") from None
 
 
 def describe_outcome(repro: Repro, outcome: Outcome, kind: str | None = None) -> dict[str, Any]:
@@ -134,9 +139,25 @@ def save_inputs(repro: Repro, level: str | None, device: str | None, output: str
 
     gm, inputs = load_graph(repro, level, device=device)
     names = [node.target for node in gm.graph.nodes if node.op == "placeholder"]
-    torch.save(dict(zip(names, inputs)), output)
+    part = f"{output}.{os.getpid()}.part"  # a file that is there is replaced by a whole one, or stays
+    try:
+        torch.save(dict(zip(names, inputs)), part)
+        os.replace(part, output)
+    except (OSError, RuntimeError) as error:
+        raise NotRunnable(f"{output!a} cannot be written: {_why_not_written(output, error)}") from None
+    finally:
+        with suppress(OSError):
+            os.unlink(part)
     drawn = set(list_random_inputs(repro, level))
     return [_describe_input(name, value, is_drawn=name in drawn) for name, value in zip(names, inputs)]
+
+
+def _why_not_written(path: str, error: Exception) -> str:
+    """Return what the system says of a write; torch says in words of its own that a disk is full."""
+    with suppress(OSError):
+        if shutil.disk_usage(os.path.dirname(path)).free < _LITTLE_BYTES:
+            return os.strerror(errno.ENOSPC)
+    return getattr(error, "strerror", None) or str(error).split("\n")[0]
 
 
 def _describe_input(name: str, value: Any, *, is_drawn: bool) -> dict[str, Any]:

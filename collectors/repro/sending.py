@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 import zlib
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -44,7 +44,7 @@ _POLL_S = 0.5
 def export(repro: Repro, output: str, *, is_forced: bool) -> str:
     """Write a repro as a script or an archive, whole or not at all; return a sentence of what is in it.
 
-    Raises: NotRunnable, OSError.
+    Raises: NotRunnable.
     """
     path = Path(output)
     parts = (repro.manifest, repro.program, repro.dynamo_program, repro.values)
@@ -67,8 +67,11 @@ def export(repro: Repro, output: str, *, is_forced: bool) -> str:
     try:
         part.write_bytes(body)
         os.replace(part, path)
+    except OSError as error:
+        raise NotRunnable(f"{output!a} cannot be written: {error.strerror or error}") from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
     if not note and not repro.values:
         note = "; no values of inputs are recorded, they are drawn"
     return f"wrote {output} ({len(body):,} bytes){note}"

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.cli.main import main
+from compileboard.collectors.contract.repros import ReproManifest
+from compileboard.collectors.repro.describing import describe_rerun
 from compileboard.collectors.repro.loading import load_path
-from compileboard.collectors.repro.repro import NotRunnable
+from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
 from compileboard.collectors.terminal.values import read_size
 from tests.tools.observed import PLAIN_CODE
 
@@ -63,6 +65,11 @@ def test_exported_file_is_loaded_as_what_was_exported(
     assert main(["repro", "export", "repro.py", "-o", name]) == 2
     assert "--force replaces it" in capsys.readouterr().err
     assert main(["repro", "export", name, "-o", name, "--force"]) == 0
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["repro", "export", "repro.py", "-o", "absent/sent.py"]) == 2
+    assert capsys.readouterr().err == "compileboard: 'absent/sent.py' cannot be written: No such file or directory\n"
 
 
 def test_what_was_made_to_travel_runs_only_with_trust(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,6 +125,8 @@ def test_script_that_never_ends_is_ended_and_counts_as_not_run(
 def test_inputs_are_written_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
+    assert main(["repro", "get-args", "repro.py", "-o", "absent/inputs.pt"]) == 2
+    assert "absent/inputs.pt' cannot be written: Parent directory" in capsys.readouterr().err
     assert main(["repro", "get-args", "repro.py", "-o", "inputs.pt"]) == 0
     assert "arg2_1  float32  19×32  cpu, drawn" in capsys.readouterr().out
     inputs = torch.load("inputs.pt")
@@ -218,3 +227,14 @@ def test_backend_that_nothing_registers_is_one_sentence(folder: Path, capsys: py
     (folder / "mine.py").write_text(text.replace("check_str=None)\n", "backend='planted_absent')\n", 1))
     assert main(["repro", "run", "mine.py"]) == 2
     assert "needs the backend 'planted_absent', which nothing here registers" in capsys.readouterr().err
+
+
+def test_a_function_that_registers_must_be_named() -> None:
+    recorded = Repro(ReproManifest(kind="compile", level="aot", preload=("train.py",)), "graph")
+    answer = {"status": "passes", "differences": [], "random_inputs": [], "torch_version": "2.13", "seconds": 1.0}
+    answer |= {"failure": "passes", "expected": None, "level": "aot"}
+    assert "--preload train.py:FUNCTION" in describe_rerun(recorded, answer)
+    alone = Repro(ReproManifest(kind="compile", level="aot"), "graph")
+    assert "preload" not in describe_rerun(alone, answer)
+    assert advise_preload(()) == "name its module or file with --preload"
+    assert advise_preload(("a.py", "b.py")).startswith("a.py, b.py do not by being imported; name the function")
