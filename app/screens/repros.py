@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from compileboard.app.analysis.repros import (
     InputText,
@@ -26,7 +27,7 @@ from compileboard.app.queries.fleet.repros import DistinctFailure, FailureFilter
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run.run import get_run
 from compileboard.app.queries.run_rows import RunRow
-from compileboard.collectors.repro.locate.findings import Analysis, Bisection
+from compileboard.collectors.repro.locate.findings import NOT_REPRODUCED, Analysis, Bisection
 from compileboard.collectors.store.repros import (
     NoSuchRepro,
     ReproResult,
@@ -35,6 +36,8 @@ from compileboard.collectors.store.repros import (
     load_repro,
 )
 
+Answer = TypeVar("Answer", Analysis, Bisection)
+NOT_FAILING = frozenset(("passes", NOT_REPRODUCED))  # statuses of results
 SAME = 20  # repros of the same failure on a page
 
 
@@ -105,8 +108,9 @@ class ReproScreen:
 
     @cached_property
     def analysis(self) -> Analysis | None:
-        """Return the newest answer of `analyze`."""
-        return next((read_analysis(result) for result in self.results if result.command == "analyze"), None)
+        """Return the newest answer of `analyze` where it failed, else the newest."""
+        answers = (read_analysis(result) for result in self.results if result.command == "analyze")
+        return _choose([answer for answer in answers if answer])
 
     @property
     def compared(self) -> list[tuple[str, object]]:
@@ -124,8 +128,29 @@ class ReproScreen:
 
     @cached_property
     def bisection(self) -> Bisection | None:
-        """Return the newest answer of `bisect`."""
-        return next((read_bisection(result) for result in self.results if result.command == "bisect"), None)
+        """Return the newest answer of `bisect` where it failed, else the newest."""
+        answers = (read_bisection(result) for result in self.results if result.command == "bisect")
+        return _choose([answer for answer in answers if answer])
+
+    @property
+    def analysis_sentence(self) -> str:
+        """Return what `analyze` answered."""
+        return summarize_analysis(self.analysis) if self.analysis else ""
+
+    @property
+    def bisection_sentence(self) -> str:
+        """Return what `bisect` answered."""
+        return summarize_bisection(self.bisection) if self.bisection else ""
+
+    @property
+    def bisection_facts(self) -> list[tuple[str, object]]:
+        """List what a bisection names, under its names on screen."""
+        bisection = self.bisection
+        if bisection is None:
+            return []
+        facts = [("Backend", bisection.backend), ("Subsystem", bisection.subsystem)]
+        facts += [("Application", bisection.application), ("Operation", bisection.operation)]
+        return [(label, value) for label, value in facts if value]
 
     @property
     def answer(self) -> str:
@@ -136,7 +161,14 @@ class ReproScreen:
             return f"Made by {summarize_bisection(self.bisection)}"
         if self.minimal and self.minimal.node_count is not None:
             return f"Fails with {self.minimal.node_count} of {self.row.node_count or '?'} nodes"
+        if self.results and all(result.status in NOT_FAILING for result in self.results):
+            return "Passed when it was run again"
         return "Not minimised yet"
+
+
+def _choose(answers: Sequence[Answer]) -> Answer | None:
+    """Return the newest answer from where the graph failed, else the newest: another machine's pass hides nothing."""
+    return next((answer for answer in answers if answer.status != NOT_REPRODUCED), answers[0] if answers else None)
 
 
 def find_minimal(results: Sequence[ReproResult]) -> ReproResult | None:

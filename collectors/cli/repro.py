@@ -160,7 +160,8 @@ def save(repro: Repro, command: str, started_us: int, answer: dict[str, Any], **
     try:
         save_answer(repro, result)
     except (StoreError, OSError) as error:
-        print_message(f"the answer was not kept: {error}")
+        why = error.strerror if isinstance(error, OSError) else None
+        print_message(f"the answer was not kept: {why or error}")
 
 
 @click.group("repro", cls=Group, entries=ENTRIES, epilog=EXAMPLES)

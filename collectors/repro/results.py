@@ -55,5 +55,8 @@ def now_us() -> int:
 def _write(path: Path, text: str) -> None:
     """Write a file that appears whole or not at all."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8", errors="surrogatepass")
-    os.replace(part, path)
+    try:
+        part.write_text(text, encoding="utf-8", errors="surrogatepass")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

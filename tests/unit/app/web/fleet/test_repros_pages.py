@@ -34,7 +34,9 @@ from tests.unit.app.repros import (
     MANIFEST,
     MINIMAL,
     PROGRAM,
+    ROWS,
     RUN,
+    START_US,
     VALUES,
     WRONG,
     capture_repros,
@@ -114,6 +116,18 @@ def test_a_repro_answers_first_what_is_wrong(client: FlaskClient) -> None:
     assert "explains the output" in text and "lowerings" in text and "epilogue_fusion" in text
     assert text.index("Minimal program") < text.index("Whole program")
     assert f"compileboard-collect repro minify {ACCURACY_REPRO} --db" in text
+
+
+def test_a_later_pass_elsewhere_hides_no_answer(client: FlaskClient, store: sqlite3.Connection) -> None:
+    passed = {"status": "not_reproduced", "judged_count": 2, "trial_count": 1, "rows": ROWS[1:]}
+    for number, command in enumerate(("analyze", "bisect")):
+        result = ReproResult(command, "not_reproduced", 1.0, START_US + 90 + number, START_US + 99, detail=passed)
+        save_result(store, ACCURACY_REPRO, result)
+        save_result(store, COMPILE_REPRO, result)
+    assert "aten.atan.default is wrong by 1.0e-2" in read_text(client, f"/repros/{ACCURACY_REPRO}")
+    text = read_text(client, f"/repros/{COMPILE_REPRO}")
+    assert "Passed when it was run again" in text and "Bisection 1 trial It does not fail there" in text
+    assert text.index("Every operation is right there") < text.index("Judged operations") < text.index("aten.mul")
 
 
 def test_a_repro_shows_what_became_of_its_inputs(client: FlaskClient, store: sqlite3.Connection) -> None:
