@@ -28,7 +28,7 @@ _COLUMNS = {
     "xla": ("speedup", *list_upstream("xla", counts=False)),
 }
 # To upstream an export is a backend: its rows stand in these tables, in files of that backend's name.
-_OF_BACKEND = {"export": ("accuracy",), "export_strict": ("accuracy",)}
+_OF_BACKEND = {"export": ("accuracy",), "export_strict": ("accuracy",), "aot_inductor": ("performance", "accuracy")}
 EXPORTED_EXPERIMENTS = (*SPEEDUPS, "accuracy", *_COLUMNS)
 _ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not column.is_count)
 

@@ -51,6 +51,13 @@ EXPERIMENTS = (
         "export", "--export", "Check that torch.export takes the model: non-strict, then strict.", "export", True
     ),
     Experiment("export_strict", "--export", "", "export_strict", True),
+    Experiment(
+        "aot_inductor",
+        "--export-aot-inductor",
+        "Measure the model exported and compiled ahead of time: verdict, speedup, compile and load time, size.",
+        "aot_inductor",
+        True,
+    ),
     Experiment("batch_size", "--find-batch-sizes", "Find the largest batch size that runs, halving from 1024."),
 )
 
@@ -80,4 +87,7 @@ def settings_for(name: str, settings: BenchSettings) -> BenchSettings:
     own = find(name).backend
     if own is None:
         return settings
+    if own == "aot_inductor":
+        # It is inductor that compiles the package, which has no CUDA graphs.
+        return replace(settings, backend=own, disable_cudagraphs=False)
     return replace(settings, backend=own, compile_mode=None, inductor_config=(), freezing=False)

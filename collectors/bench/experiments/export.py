@@ -9,16 +9,16 @@ from torch._dynamo.testing import reset_rng_state
 
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.exporting import (
+    begin_stage,
     count_dynamic,
-    describe_failure,
-    draft,
     dynamic_shapes,
     export_module,
+    noting_failure,
     split_inputs,
 )
 from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench
+from compileboard.collectors.bench.worker.workbench import Workbench
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
@@ -37,9 +37,8 @@ def export_and_judge(bench: Workbench, *, strict: bool) -> ExperimentOutcome:
     facts: dict[str, Any] = {}
 
     def compute() -> Any:
-        stage = "export"
         start = dynamo_counts()
-        try:
+        with noting_failure(bench, facts):
             module = bench.copy_module()
             begin_s = time.perf_counter()
             program = export_module(bench, module, strict=strict)
@@ -48,17 +47,11 @@ def export_and_judge(bench: Workbench, *, strict: bool) -> ExperimentOutcome:
             facts["node_count"] = len(program.graph.nodes)
             if bench.settings.dynamic:
                 facts["dynamic_dimension_count"] = count_dynamic(program)
-            stage = "run"
-            bench.stage("run")
+            begin_stage(bench, facts, "run")
             args, kwargs = split_inputs(bench.inputs)
             reset_rng_state()  # tracing may have drawn some
             with bench.steps.autocast():
                 return program.module()(*args, **kwargs)
-        except FAILURES as error:
-            facts.update(describe_failure(error, stage))
-            if stage == "export" and (report := draft(bench, bench.copy_module())) is not None:
-                facts["draft"] = report
-            raise
 
     outcome = judge(bench, compute, iterations=1)
     outcome.values |= values

@@ -49,7 +49,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
             peaks = {"eager": [peak for _seconds, peak in warm_ups], "compiled": [compiled_gb]}
             is_settled = bench.settings.device == "cpu" or bench.settings.use_warm_peak_memory
             if is_settled:
-                peaks = _settled_peaks(bench, step, compiled, sample_count)
+                peaks = settled_peaks(bench, step, compiled, sample_count)
             facts = vary_batch(bench, step, compiled)
             turns = interleave(bench, step, compiled)
             values |= turns.fault_values()
@@ -57,13 +57,13 @@ def run(bench: Workbench) -> ExperimentOutcome:
                 values |= _cache_lookup(bench, compiled)
         export_profile(bench, step, compiled)
         outcome = summarize(values, turns.repeats)
-        outcome.facts |= {**facts, "phases_s": _phases()}
+        outcome.facts |= {**facts, "phases_s": read_phases()}
         bench.stage("compile again")
         if not bench.settings.quick:
             cold_peaks = compile_again(bench, step, outcome)
             if not is_settled:  # as many as of eager: they are divided by one another
                 peaks["compiled"] += cold_peaks[: sample_count - 1]
-    _add_peaks(outcome, peaks, first=not is_settled)
+    add_peaks(outcome, peaks, first=not is_settled)
     return outcome
 
 
@@ -93,7 +93,7 @@ def _warm_up(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module
     return seconds, peak_gb(bench.settings.device)
 
 
-def _settled_peaks(
+def settled_peaks(
     bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any], times: int
 ) -> dict[str, list[float | None]]:
     """Return the peaks of some single calls of each, once all is compiled.
@@ -109,7 +109,7 @@ def _settled_peaks(
     return peaks
 
 
-def _add_peaks(outcome: ExperimentOutcome, peaks: Mapping[str, Sequence[float | None]], *, first: bool) -> None:
+def add_peaks(outcome: ExperimentOutcome, peaks: Mapping[str, Sequence[float | None]], *, first: bool) -> None:
     """Add peak memory with its samples: the median of them, or the first, which upstream has of its warm-up."""
     known = {which: [peak for peak in samples if peak is not None] for which, samples in peaks.items()}
     names = {"eager": "eager_peak_mem", "compiled": "dynamo_peak_mem"}
@@ -122,7 +122,7 @@ def _add_peaks(outcome: ExperimentOutcome, peaks: Mapping[str, Sequence[float | 
         outcome.values["compression_ratio"] = eager_gb / compiled_gb
 
 
-def _phases() -> dict[str, float]:
+def read_phases() -> dict[str, float]:
     """Return what torch's own clock says of each phase of compiling, as upstream writes it beside its results.
 
     Units: seconds.

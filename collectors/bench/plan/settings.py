@@ -271,7 +271,7 @@ class BenchSettings:
 
     @property
     def is_inductor(self) -> bool:
-        return self.backend.startswith("inductor")
+        return self.backend.startswith(("inductor", "aot_inductor"))
 
     @property
     def autocast_dtype(self) -> str:
@@ -295,7 +295,7 @@ class BenchSettings:
         An old label reads as the default of a new part.
         """
         parts = [self.backend]
-        if self.device == "cuda" and self.is_inductor and self.compile_mode is None:
+        if self.device == "cuda" and self.backend.startswith("inductor") and self.compile_mode is None:
             parts.append("no_cudagraphs" if self.disable_cudagraphs else "with_cudagraphs")
         if self.compile_mode:
             parts.append(self.compile_mode)

@@ -26,7 +26,6 @@ _XLA = "torch_xla has no wheel for a torch newer than 2.9; --device cpu or cuda"
 REFUSED = {
     **dict.fromkeys(
         (
-            "--export-aot-inductor",
             "--aot-precompile",
             "--caching-precompile",
             "--dynamo-onnx",

@@ -83,9 +83,9 @@ def describe(result: BenchMeasured) -> str:
         reason = REASONS.get(result.reason or "", result.reason or "")
         words = "wrong result" if result.reason == "fail_accuracy" else f"{result.status}: {reason}"
         return f"{words} ({first_line(result.message)})" if result.message else words
-    if result.accuracy:
-        return result.accuracy
     values = result.values
+    if result.accuracy:
+        return f"{result.accuracy}, {values['speedup']:.3f}x" if "speedup" in values else result.accuracy
     if "speedup" not in values:
         return ", ".join(f"{name} {value:g}" for name, value in list(values.items())[:4])
     text = f"{values['speedup']:.3f}x"

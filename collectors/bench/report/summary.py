@@ -118,13 +118,18 @@ OTHERS = {  # an experiment's own numbers, as upstream's summary has them where 
     "coverage": {"pct_ops": "mean={:.3%}", "pct_time": "mean={:.3%}", "graphs": "mean={:.3f}"},
     "tolerance": {"max": "mean={:.3g}", "mean": "mean={:.3g}", "std": "mean={:.3g}"},
     "recompile_profile": {"recompiles": "mean={:.1f}", "guard_failures": "mean={:.1f}"},
+    "aot_inductor": {
+        "compilation_latency": "mean={:.3f} seconds",
+        "load_latency": "mean={:.3f} seconds",
+        "package_bytes": "mean={:.0f}",
+    },
     "batch_size": {"batch_size_found": "mean={:.0f}"},
 }
 
 
 def _others(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
-    for experiment in SPEEDUPS:
+    for experiment in (*SPEEDUPS, "aot_inductor"):
         timed = [result.values for result in results if result.experiment == experiment and "speedup" in result.values]
         if timed and experiment != "performance":
             mean = geomean([values["speedup"] for values in timed]) or 0

@@ -21,7 +21,7 @@ from torch.utils import _pytree
 from compileboard.collectors import bench as harness
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
-from compileboard.collectors.bench.worker.workbench import Workbench, batch_dimension
+from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, batch_dimension
 
 # Frames of a traceback that are nobody's model: torch's own, the standard library's, this harness's.
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -124,6 +124,26 @@ def is_of_user(path: str) -> bool:
     if path.startswith(("<", _TORCH)) or (path.startswith(_COLLECTORS) and not path.startswith(_SUITES)):
         return False
     return not path.startswith(_LIBRARY) or _INSTALLED.search(path) is not None
+
+
+@contextlib.contextmanager
+def noting_failure(bench: Workbench, facts: dict[str, Any]) -> Iterator[None]:
+    """Add to an export's facts what fails inside and, of an export itself, what a draft says of it."""
+    begin_stage(bench, facts, "export")
+    try:
+        yield
+        del facts["stage"]
+    except FAILURES as error:
+        facts |= describe_failure(error, facts["stage"])
+        if facts["stage"] == "export" and (report := draft(bench, bench.copy_module())) is not None:
+            facts["draft"] = report
+        raise
+
+
+def begin_stage(bench: Workbench, facts: dict[str, Any], stage: str) -> None:
+    """Note that an export's next stage begins: export, compile, load or run."""
+    facts["stage"] = stage
+    bench.stage("load package" if stage == "load" else stage)
 
 
 def draft(bench: Workbench, module: torch.nn.Module) -> dict[str, Any] | None:

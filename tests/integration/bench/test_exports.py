@@ -19,6 +19,7 @@ TASKS: list[tuple[str, str, dict[str, Any]]] = [
     *((only, "export", {}) for only in (FINE, BRANCHES, NO_KERNEL)),
     *((only, "export_strict", {}) for only in (FINE, BRANCHES, WRONG)),
     (FINE, "export", DYNAMIC),
+    *((only, "aot_inductor", {}) for only in (FINE, BRANCHES)),
 ]
 
 
@@ -73,3 +74,24 @@ def test_an_operator_without_a_kernel_is_named(measured: Any) -> None:
 def test_a_dynamic_batch_stays_dynamic(measured: Any) -> None:
     outcome = measured(FINE, "export", **DYNAMIC)
     assert outcome["accuracy"] == "pass" and outcome["facts"]["export"]["dynamic_dimension_count"] == 1
+
+
+def test_a_package_is_judged_timed_and_tried_with_another_batch(measured: Any) -> None:
+    outcome = measured(FINE, "aot_inductor")
+    assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass")
+    values, facts = outcome["values"], outcome["facts"]
+    assert len(outcome["repeats"]["eager"]) == len(outcome["repeats"]["compiled"]) == 3
+    assert {"speedup", "abs_latency", "eager_latency", "eager_peak_mem", "dynamo_peak_mem"} <= values.keys()
+    compile_s = values["compilation_latency"] - values["export_latency"] - values["load_latency"]
+    assert compile_s == pytest.approx(facts["export"]["compile_s"], abs=1e-3) and compile_s > 0
+    assert values["package_bytes"] > 10_000 and values["output_error"] < 1e-5
+    check = facts["batch_check"]
+    assert check["batch_size"] == 5 and check["unchecked"]["status"] == "wrong"
+    assert check["checked"]["status"] == "refused" and "expected: 4, but got: 5" in check["checked"]["message"]
+
+
+def test_a_package_of_a_model_that_does_not_export_fails_as_the_export_does(measured: Any) -> None:
+    outcome = measured(BRANCHES, "aot_inductor")
+    export = outcome["facts"]["export"]
+    assert (outcome["reason"], export["stage"], export["line"]) == ("fail_to_run", "export", "branching.py:14")
+    assert not export["draft"]["is_sound"] and "speedup" not in outcome["values"]

@@ -51,6 +51,19 @@ def test_an_export_is_a_backends_row_among_the_verdicts() -> None:
     assert written[name].decode() == ("dev,name,batch_size,accuracy,calls_captured\ncuda,alexnet,8,pass,4\n")
 
 
+def test_a_package_has_a_row_of_its_verdict_and_one_of_its_times() -> None:
+    named = {"experiment": "aot_inductor", "backend": "aot_inductor", "mode": "inference"}
+    values = {**MEASURED.values, "compilation_latency": 9.0, "package_bytes": 1e6}
+    wrong = replace(MEASURED, **named, status="failed", accuracy="fail_accuracy", values=values)
+    written = render_files([wrong], {})
+    [verdict], [times] = (
+        cells(written[f"aot_inductor_torchbench_amp_inference_cuda_{table}.csv"])
+        for table in ("accuracy", "performance")
+    )
+    assert (verdict["accuracy"], verdict["compilation_latency"]) == ("fail_accuracy", "9.000000")
+    assert "package_bytes" not in verdict and (times["speedup"], times["package_bytes"]) == ("1.250000", "1000000.000000")
+
+
 @pytest.mark.parametrize("with_json", [False, True])
 def test_the_recorded_tables_are_written_again_to_the_byte(with_json: bool) -> None:
     expected = {path.name: path.read_bytes() for path in RECORDED.glob("*.csv")}

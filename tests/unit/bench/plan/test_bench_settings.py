@@ -127,7 +127,9 @@ def test_the_command_of_a_result_makes_its_label_again() -> None:
 
 def test_one_flag_asks_for_both_exports_as_backends_of_their_own() -> None:
     assert with_same_flag(parse("--export", "--accuracy").experiments) == ("export", "export_strict", "accuracy")
-    assert settings_for("export_strict", BenchSettings(compile_mode="max-autotune")).label() == "export_strict"
+    tuned = BenchSettings(device="cuda", compile_mode="max-autotune", disable_cudagraphs=True)
+    assert settings_for("export_strict", tuned).label() == "export_strict"
+    assert settings_for("aot_inductor", tuned).label() == "aot_inductor_max-autotune", "inductor compiles the package"
 
 
 def test_the_command_line_fills_the_settings() -> None:
@@ -146,6 +148,7 @@ def test_the_command_line_fills_the_settings() -> None:
     [
         (["--freezing", "--training"], "--freezing inlines"),
         (["--export", "--training"], "--export measures the forward pass alone"),
+        (["--export-aot-inductor", "--training"], "--export-aot-inductor measures the forward pass alone"),
         (["--mode", "x", "--backend", "eager"], "--mode is"),
         (["--amp-dtype", "float16"], "--amp-dtype is the dtype of --amp; the dtype is float32"),
         (["--quantization", "int8dynamic", "--training"], "goes with --inference"),

@@ -1,0 +1,208 @@
+"""The model exported and compiled ahead of time into a package: its verdict, its times, size and peak memory.
+
+A package knows the sizes that it was compiled for and checks none of them unless it is told to: what it makes of
+another batch is a fact of its own.
+Source: --export-aot-inductor of upstream's benchmarks/dynamo/common.py, which times no call of the package in its
+warm-up and so measures the memory of none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._inductor
+from torch._dynamo.testing import reset_rng_state
+from torch.utils import _pytree
+
+from compileboard.collectors.bench.experiments.performance import (
+    add_peaks,
+    read_phases,
+    settled_peaks,
+    summarize,
+)
+from compileboard.collectors.bench.loaded import Inputs
+from compileboard.collectors.bench.worker.exporting import (
+    begin_stage,
+    count_dynamic,
+    dynamic_shapes,
+    export_module,
+    noting_failure,
+    split_inputs,
+)
+from compileboard.collectors.bench.worker.judging import judge
+from compileboard.collectors.bench.worker.mismatch import describe_difference, output_error
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.timing import TimedCall, resize_batch, take_turns
+from compileboard.collectors.bench.worker.workbench import (
+    WARM_UPS,
+    StageFailed,
+    Workbench,
+    batch_dimension,
+    eagerly,
+    failing_as,
+)
+
+CHECK_VARIABLE = "AOTI_RUNTIME_CHECK_INPUTS"
+MOST_ERROR = 1e-3  # relative: a right answer for another batch may be as far from eager's
+LONGEST_MESSAGE = 300
+
+
+class AotPackage:
+    """A package of the model on the disk, and what runs it once it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.runner: Any = None
+
+    def step(self, module: Any, inputs: Inputs, collect_outputs: bool = True) -> Any:
+        """Call the package instead of the module."""
+        args, kwargs = split_inputs(inputs)
+        return self.runner(*args, **kwargs)
+
+
+def run(bench: Workbench) -> ExperimentOutcome:
+    """Export, compile and load; judge one call, time calls in turns with eager's, then try another batch."""
+    if not hasattr(torch._inductor, "aoti_load_package"):
+        return ExperimentOutcome(
+            status="skipped", reason=f"packages of AOTInductor need torch 2.6; this is {torch.__version__}"
+        )
+    dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
+    values: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        package = AotPackage(Path(folder) / "model.pt2")
+
+        def compute() -> Any:
+            with noting_failure(bench, facts):
+                return _make(bench, package, values, facts)
+
+        try:
+            outcome = judge(bench, compute, iterations=1)
+            outcome.values |= values
+            outcome.facts["export"] = facts
+            if package.runner is not None and "error" not in facts:
+                with bench.grad():
+                    _measure(bench, package, outcome)
+                    if (check := _check_batch(bench, package, outcome)) is not None:
+                        outcome.facts["batch_check"] = check
+        except StageFailed as failed:  # while it was timed
+            cause = failed.__cause__ or failed
+            outcome.status, outcome.reason = "failed", failed.reason
+            outcome.message = f"{type(cause).__name__}: {cause}".strip()
+        finally:
+            package.runner = None  # it has its files unpacked as long as it is there
+            gc.collect()
+    return outcome
+
+
+def _make(bench: Workbench, package: AotPackage, values: dict[str, float], facts: dict[str, Any]) -> Any:
+    """Make and load the package of a copy of the module; return what its first call gives."""
+    begin_s = time.perf_counter()
+    program = export_module(bench, bench.copy_module(), strict=False)
+    exported_s = time.perf_counter()
+    facts["node_count"] = len(program.graph.nodes)
+    if bench.settings.dynamic:
+        facts["dynamic_dimension_count"] = count_dynamic(program)
+    begin_stage(bench, facts, "compile")
+    torch._inductor.aoti_compile_and_package(
+        program, package_path=str(package.path), inductor_configs=_list_options(bench)
+    )
+    compiled_s = time.perf_counter()
+    begin_stage(bench, facts, "load")
+    runner = torch._inductor.aoti_load_package(str(package.path))
+    loaded_s = time.perf_counter()
+    values["export_latency"] = exported_s - begin_s
+    values["load_latency"] = loaded_s - compiled_s
+    values["compilation_latency"] = loaded_s - begin_s  # as upstream: all that the first call waits for
+    values["package_bytes"] = float(package.path.stat().st_size)
+    facts["compile_s"] = round(compiled_s - exported_s, 3)
+    begin_stage(bench, facts, "run")
+    package.runner = runner
+    reset_rng_state()  # tracing may have drawn some
+    return package.step(None, bench.inputs)
+
+
+def _list_options(bench: Workbench) -> dict[str, Any]:
+    """Return inductor's options of the mode that is measured. A package has no CUDA graphs."""
+    from torch._inductor import list_mode_options
+
+    mode = bench.settings.compile_mode
+    options = dict(list_mode_options()[mode]) if mode not in (None, "default") else {}
+    return {**options, "triton.cudagraphs": False}
+
+
+def _measure(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) -> None:
+    """Add the times of calls in turns with eager's, and the peaks of single calls."""
+    bench.stage("measure")
+    eager = bench.steps.step()
+    bench.free()
+    with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():
+        bench.warm_up(eager, bench.module, WARM_UPS)
+    with failing_as("fail_to_run"):
+        bench.warm_up(package.step, bench.module, WARM_UPS)
+        peaks = settled_peaks(bench, eager, package.step, 1 if bench.settings.quick else bench.settings.compile_repeats)
+        turns = take_turns(bench, TimedCall(eager, bench.module, eagerly), TimedCall(package.step, bench.module))
+    timed = summarize(turns.fault_values(), turns.repeats)
+    outcome.values |= timed.values
+    outcome.repeats = timed.repeats
+    outcome.facts["phases_s"] = read_phases()
+    add_peaks(outcome, peaks, first=False)
+
+
+def _check_batch(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) -> dict[str, Any] | None:
+    """Return what the package makes of a batch larger by one, with its check of inputs and without.
+
+    None where no input has the batch. A smaller batch is not tried: unchecked, it would be read beyond its end.
+    """
+    batch_size = bench.batch_size or 0
+    tensors = [leaf for leaf in _pytree.tree_leaves(bench.inputs) if isinstance(leaf, torch.Tensor)]
+    if all(batch_dimension(tensor, batch_size) is None for tensor in tensors):
+        return None
+    bench.stage("another batch")
+    inputs = resize_batch(bench.inputs, batch_size, batch_size + 1)
+    report: dict[str, Any] = {"batch_size": batch_size + 1}
+    try:
+        with eagerly():
+            expected = bench.steps.step()(bench.module, inputs)
+    except Exception as error:  # a model of one batch size alone
+        return {**report, "error": f"eager: {type(error).__name__}: {error}"[:LONGEST_MESSAGE]}
+    limit = max(MOST_ERROR, 4 * outcome.values.get("output_error", 0.0))
+    report["unchecked"] = _try_batch(package, inputs, expected, limit)
+    checked = AotPackage(package.path)
+    with _checking_inputs():  # read once, at the first call of what is loaded: so it is loaded again
+        checked.runner = torch._inductor.aoti_load_package(str(package.path))
+        report["checked"] = _try_batch(checked, inputs, expected, limit)
+    return report
+
+
+def _try_batch(package: AotPackage, inputs: Inputs, expected: Any, limit: float) -> dict[str, str]:
+    try:
+        result = package.step(None, inputs)
+        error = output_error(expected, result)
+        difference = describe_difference(expected, result)
+    except Exception as refusal:
+        text = f"{type(refusal).__name__}: {refusal}".strip()
+        return {"status": "refused", "message": text[:LONGEST_MESSAGE]}
+    if error is not None and error <= limit:
+        return {"status": "right", "message": ""}
+    return {"status": "wrong", "message": difference[:LONGEST_MESSAGE]}
+
+
+@contextlib.contextmanager
+def _checking_inputs() -> Iterator[None]:
+    before = os.environ.get(CHECK_VARIABLE)
+    os.environ[CHECK_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[CHECK_VARIABLE]
+        if before is not None:
+            os.environ[CHECK_VARIABLE] = before
