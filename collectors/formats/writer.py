@@ -31,6 +31,7 @@ from compileboard.collectors.formats.raw_timings import write_timings
 
 BREAK_COLUMNS = ("model", "reason", "user_stack")
 _UNSAFE = re.compile(r"[^A-Za-z0-9.=+-]+")
+_DIAGNOSTICS = ("rule_id", "rule_name", "diagnostic_level", "diagnostic_message")
 _MOST_NAME = 150
 _ONE_ROW = "_multi_tensor_sgd"  # upstream counts breaks in it as one, although their texts differ
 Breaks = Mapping[str, Sequence[GraphBroke]]  # by the task of the result that they belong to
@@ -75,6 +76,7 @@ def render_files(
         files[f"{table.stem}.csv"] = write_table(table)
         files[f"{table.stem}.json"] = _write_json(table)
         files |= _write_phases(table)
+        files |= _write_export_errors(table)
         files |= _write_breaks(table, breaks)
         for result in table.results if raw_timings else ():
             if result.repeats.get("eager") and result.repeats.get("compiled"):
@@ -188,6 +190,26 @@ def _write_phases(table: OutputTable) -> dict[str, bytes]:
         return {}
     stem = f"{table.stem}{METRICS_FILE}"
     return {f"{stem}.csv": write_rows(rows), f"{stem}.json": _to_lines(records)}
+
+
+def _write_export_errors(table: OutputTable) -> dict[str, bytes]:
+    """Write why models were not exported to ONNX, in upstream's columns; the diagnostics' own are of an older torch."""
+    rows = []
+    for result in table.results if table.experiment == "onnx" else ():
+        failure = result.facts.get("export")
+        if isinstance(failure, dict) and failure.get("error"):
+            empty: dict[str, Cell] = dict.fromkeys(_DIAGNOSTICS, "")
+            identified: dict[str, Cell] = {
+                "device": result.device or "",
+                "model_name": result.model,
+                "batch_size": result.batch_size or 0,
+            }
+            raised: dict[str, Cell] = {
+                "exception_type_name": str(failure["error"]),
+                "exception_message": str(failure.get("message") or ""),
+            }
+            rows.append({**identified, **empty, **raised})
+    return {f"{table.stem}_export_error.csv": write_rows(rows)} if rows else {}
 
 
 def _phases(result: BenchMeasured) -> dict[str, float]:

@@ -35,6 +35,7 @@ EXPERIMENTS = (
     Experiment("overhead", "--overhead", "Measure what dynamo itself costs, by a backend that does nothing.", "eager"),
     Experiment("nothing", "--nothing", "Measure eager against eager: the noise floor of the machine.", "nothing"),
     Experiment("quantization", "--quantization", "", is_inference_only=True, setting="quantization"),
+    Experiment("onnx", "--dynamo-onnx", "Check and time the ONNX export of the model in onnxruntime.", "onnx", True),
     Experiment(
         "recompile_profile",
         "--recompile-profiler",

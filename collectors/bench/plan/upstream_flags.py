@@ -28,7 +28,6 @@ REFUSED = {
         (
             "--aot-precompile",
             "--caching-precompile",
-            "--dynamo-onnx",
             "--ddp",
             "--fsdp",
             "--multiprocess",

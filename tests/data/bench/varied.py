@@ -51,6 +51,11 @@ class NothingLinear(nn.Module):
         return self.layer(x)
 
 
+class Untranslated(Layer):
+    def forward(self, x):
+        return super().forward(x).argsort(dim=-1, stable=True)
+
+
 class FixedInputs(Layer):
     def get_example_inputs(self):
         return (torch.randn(3, 8),)
@@ -86,6 +91,6 @@ def _make(net):
     return compileboard.bench.model(name=net.__name__, batch_size=4)(make)
 
 
-half, by_mode, not_a_number, small, not_linear = map(
-    _make, (HalfCaptured, ByMode, NotANumberCompiled, SmallOnly, NothingLinear)
+half, by_mode, not_a_number, small, not_linear, untranslated = map(
+    _make, (HalfCaptured, ByMode, NotANumberCompiled, SmallOnly, NothingLinear, Untranslated)
 )

@@ -55,6 +55,7 @@ SIZED, HUNGRY, UNBATCHED, HALF, BY_MODE, NAN, SMALL, NOT_LINEAR = (
         "NothingLinear",
     )
 )
+UNTRANSLATED = f"path:{DATA}/varied.py,model:Untranslated"
 FIXED = f"path:{DATA}/varied.py,class:FixedInputs"
 INDUCTOR = {"backend": "inductor", "compile_mode": "max-autotune"}
 QUANTIZED = {"backend": "aot_eager", "dtype": "bfloat16"}
@@ -67,6 +68,8 @@ TASKS: list[tuple[str, str, dict[str, Any]]] = [
     *((FINE, "quantization", {**QUANTIZED, "quantization": kind}) for kind in ("int8weightonly", "int4weightonly")),
     (FINE, "quantization", {"quantization": "noquant"}),
     (NOT_LINEAR, "quantization", {**QUANTIZED, "quantization": "int8weightonly"}),
+    *((only, "onnx", {}) for only in (FINE, UNTRANSLATED)),
+    (FINE, "onnx", {"dtype": "bfloat16"}),
     (BY_MODE, "recompile_profile", {}),
     (BY_MODE, "recompile_profile", DYNAMIC),
     (FINE, "recompile_profile", {"mode": "training"}),
@@ -156,6 +159,28 @@ def test_a_library_that_torchao_lacks_is_named() -> None:
 
     assert describe_missing(ImportError("Requires mslk >= 1.0.0")) == "mslk is not installed"
     assert describe_missing(ImportError("no such symbol")) == "no such symbol"
+
+
+def test_an_onnx_model_is_judged_and_timed(measured: Any) -> None:
+    outcome = measured(FINE, "onnx")
+    values = outcome["values"]
+    assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass") and values["output_error"] < 1e-5
+    assert values["package_bytes"] > 100 and values["export_latency"] > values["load_latency"] > 0
+    assert [len(samples) for samples in outcome["repeats"].values()] == [3, 3]
+    assert outcome["facts"]["export"]["node_count"] >= 1
+
+
+def test_an_operator_that_has_no_onnx_names_its_line(measured: Any) -> None:
+    outcome = measured(UNTRANSLATED, "onnx")
+    failure = outcome["facts"]["export"]
+    assert (outcome["status"], outcome["accuracy"], failure["stage"]) == ("failed", "fail_to_run", "compile")
+    assert failure["operator"] == "aten.sort.stable" and failure["line"].startswith("varied.py:")
+    assert "argsort" in failure["source"] and outcome["message"].startswith("ConversionError: Error when translating")
+
+
+def test_what_onnxruntime_lacks_is_a_failure_of_its_loading(measured: Any) -> None:
+    outcome = measured(FINE, "onnx", dtype="bfloat16")
+    assert (outcome["reason"], outcome["facts"]["export"]["stage"]) == ("fail_to_run", "load")
 
 
 def test_the_recompile_profile_names_what_each_change_cost(measured: Any) -> None:

@@ -83,6 +83,18 @@ def test_a_table_of_speedups_is_read_as_the_experiment_that_it_is_of(experiment:
         assert (result.experiment, result.backend, result.values) == (experiment, "inductor", MEASURED.values), name
 
 
+def test_why_a_model_is_no_onnx_model_is_upstreams_second_file() -> None:
+    failure = {"stage": "compile", "error": "ConversionError", "message": "no decomposition", "line": "nets.py:3"}
+    failed = replace(MEASURED, experiment="onnx", status="failed", values={}, facts={"export": failure})
+    written = render_files([failed, replace(failed, model="resnet", status="measured", facts={})], {})
+    [row] = cells(written["inductor_torchbench_amp_training_cuda_dynamo_onnx_export_error.csv"])
+    assert [*row] == [
+        *("device", "model_name", "batch_size", "rule_id", "rule_name", "diagnostic_level", "diagnostic_message"),
+        *("exception_type_name", "exception_message"),
+    ]
+    assert (row["model_name"], row["exception_type_name"], row["rule_id"]) == ("alexnet", "ConversionError", "")
+
+
 def test_padding_failures_and_missing_peaks_are_written_again_to_the_byte() -> None:
     paths = sorted(MADE.glob("inductor_no_cudagraphs_*.csv"))
     written = render_files(*read_folder(*paths))

@@ -1,0 +1,217 @@
+"""The model exported to ONNX and run by onnxruntime, against eager: verdict, latency, size, and why an export fails.
+
+Inputs and outputs are bound to torch's own memory before anything is timed, so a timed call converts nothing.
+Source: --dynamo-onnx of upstream's benchmarks/dynamo/common.py, whose exporter torch.onnx.export(dynamo=True) replaced.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from compileboard.collectors.bench.experiments.performance import summarize
+from compileboard.collectors.bench.loaded import Inputs
+from compileboard.collectors.bench.plan.models import NotAvailable
+from compileboard.collectors.bench.worker.exporting import describe_failure, dynamic_shapes, export_module, is_of_user
+from compileboard.collectors.bench.worker.judging import judge
+from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
+from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
+from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as
+
+LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+# Types by onnxruntime's name: torch's, and ONNX's number for it.
+TYPES = {
+    "tensor(float)": (torch.float32, 1),
+    "tensor(uint8)": (torch.uint8, 2),
+    "tensor(int8)": (torch.int8, 3),
+    "tensor(int16)": (torch.int16, 5),
+    "tensor(int32)": (torch.int32, 6),
+    "tensor(int64)": (torch.int64, 7),
+    "tensor(bool)": (torch.bool, 9),
+    "tensor(float16)": (torch.float16, 10),
+    "tensor(double)": (torch.float64, 11),
+    "tensor(complex64)": (torch.complex64, 14),
+    "tensor(bfloat16)": (torch.bfloat16, 16),
+}
+_NODE = re.compile(r"translating node %(\w+)")
+_FRAME = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*(?P<source>[^\n]*)')
+
+
+def run(bench: Workbench) -> ExperimentOutcome:
+    """Judge one forward of the ONNX model, then time it and eager in turns."""
+    _check_libraries(bench.settings.device)
+    dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
+    made: list[OnnxModel] = []
+    values: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+
+    def compute() -> Any:
+        made.append(_make_model(bench, values, facts))
+        return made[0].result()
+
+    outcome = judge(bench, compute, iterations=1)
+    outcome.facts["export"] = facts
+    if "error" in facts:  # the exporter's own message says which step failed, not why
+        outcome.message = f"{facts['error']}: {facts['message']}"
+    if outcome.status == "measured":
+        step = bench.steps.step()
+        bench.stage("measure")
+        with bench.grad(), failing_as("fail_to_run"):
+            with eagerly():
+                bench.warm_up(step, bench.module)
+            bench.warm_up(made[0].step, bench.module)
+            sides = TimedCall(step, bench.module, eagerly), TimedCall(made[0].step, bench.module)
+            turns = take_turns(bench, *sides)
+        timed = summarize(turns.fault_values(), turns.repeats)
+        outcome.repeats = timed.repeats
+        values |= timed.values
+    outcome.values |= values
+    return outcome
+
+
+class OnnxModel:
+    """A session of onnxruntime with the inputs that it reads and the outputs that it writes."""
+
+    def __init__(self, session: Any, inputs: Inputs, eager: Any, device: str) -> None:
+        leaves, self.structure = _pytree.tree_flatten(eager)
+        self.leaves: list[Any] = leaves
+        self.places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        described = session.get_outputs()
+        if len(described) != len(self.places):
+            raise ValueError(
+                f"the ONNX model has {len(described)} outputs; eager's result has {len(self.places)} tensors"
+            )
+        self.session, self.device = session, device
+        self.binding = session.io_binding()
+        self.outputs = [
+            torch.empty(leaves[place].shape, dtype=TYPES[output.type][0], device=device)
+            for place, output in zip(self.places, described)
+        ]
+        for output, tensor in zip(described, self.outputs):
+            self.binding.bind_output(
+                output.name, device, 0, TYPES[output.type][1], list(tensor.shape), tensor.data_ptr()
+            )
+        self.bound: Inputs | None = None
+        self.read: list[torch.Tensor] = []  # the memory of the bound inputs
+        self._bind(inputs)
+
+    def step(self, _module: Any, inputs: Inputs, collect_outputs: bool = False) -> Any:
+        """Run once, as a step of the bench is called; the outputs stay where they are bound."""
+        if inputs is not self.bound:
+            self._bind(inputs)
+        self.session.run_with_iobinding(self.binding)
+
+    def result(self) -> Any:
+        """Run once and return the outputs in the form of eager's result."""
+        self.session.run_with_iobinding(self.binding)
+        leaves = list(self.leaves)
+        for place, tensor in zip(self.places, self.outputs):
+            leaves[place] = tensor.clone()
+        return _pytree.tree_unflatten(leaves, self.structure)
+
+    def _bind(self, inputs: Inputs) -> None:
+        described = self.session.get_inputs()
+        named = inputs if isinstance(inputs, dict) else {}
+        names = [parameter.name for parameter in described]
+        if set(names) <= set(named):
+            tensors = [named[name] for name in names]
+        else:
+            tensors = [leaf for leaf in _pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+        if len(tensors) != len(described):
+            raise ValueError(
+                f"the ONNX model has the inputs {', '.join(names)}; the model takes {len(tensors)} tensors"
+            )
+        self.read = [tensor.contiguous() for tensor in tensors]
+        for parameter, tensor in zip(described, self.read):
+            dtype, number = TYPES[parameter.type]
+            if tensor.dtype != dtype:
+                types = f"{parameter.type}; the model takes {tensor.dtype}"
+                raise ValueError(f"the ONNX model's input {parameter.name} is {types}")
+            self.binding.bind_input(parameter.name, self.device, 0, number, list(tensor.shape), tensor.data_ptr())
+        self.bound = inputs
+
+
+def _check_libraries(device: str) -> None:
+    """Check what is needed.
+
+    Raises: NotAvailable in words.
+    """
+    for name in LIBRARIES:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise NotAvailable(f"{error.name} is not installed") from error
+    if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
+        raise NotAvailable(f"torch.onnx.export(dynamo=True) comes with torch 2.5; this is torch {torch.__version__}")
+    onnxruntime: Any = importlib.import_module("onnxruntime")
+    if PROVIDERS[device] not in onnxruntime.get_available_providers():
+        raise NotAvailable(f"onnxruntime-gpu is not installed: this onnxruntime has no {PROVIDERS[device]}")
+
+
+def _make_model(bench: Workbench, values: dict[str, float], facts: dict[str, Any]) -> OnnxModel:
+    """Export, save and load the model; fill in times and size, and what failed at which step."""
+    stage, exported = "export", None
+    try:
+        module = bench.copy_module()
+        begin_s = time.perf_counter()
+        exported = export_module(bench, module, strict=False)
+        stage = "compile"
+        program: Any = torch.onnx.export(exported, dynamo=True, verbose=False)
+        values["export_latency"] = time.perf_counter() - begin_s
+        facts |= {"node_count": len(list(program.model.graph)), "opset": program.model.opset_imports.get("")}
+        stage = "load"
+        path = bench.stages.folder / "model.onnx"
+        program.save(str(path))
+        values["package_bytes"] = float(sum(file.stat().st_size for file in path.parent.glob("model.onnx*")))
+        begin_s = time.perf_counter()
+        session = _load(path, bench.settings.device)
+        values["load_latency"] = time.perf_counter() - begin_s
+        values[COLD.value] = values["export_latency"] + values["load_latency"]
+        stage = "run"
+        with eagerly():
+            eager = bench.steps.step()(module, bench.inputs)
+        return OnnxModel(session, bench.inputs, eager, bench.settings.device)
+    except FAILURES as error:
+        cause = error.__cause__ if stage == "compile" and error.__cause__ is not None else error
+        facts |= describe_failure(cause, stage)
+        if exported is not None and facts["line"] is None:
+            facts |= find_node(exported, str(cause))
+        raise
+
+
+def find_node(exported: Any, message: str) -> dict[str, Any]:
+    """Return the line of the user's model that a node which a message names was traced from; nothing if none is.
+
+    The exporter names nodes of the decomposed program.
+    """
+    match = _NODE.search(message)
+    if match is None:
+        return {}
+    try:
+        nodes = list(exported.run_decompositions().graph.nodes)
+    except Exception:  # what cannot be decomposed has failed before
+        return {}
+    trace = next((node.meta.get("stack_trace") for node in nodes if node.name == match[1]), None)
+    for frame in reversed(list(_FRAME.finditer(trace or ""))):
+        if is_of_user(frame["path"]):
+            return {"line": f"{os.path.basename(frame['path'])}:{frame['line']}", "source": frame["source"]}
+    return {}
+
+
+def _load(path: Path, device: str) -> Any:
+    onnxruntime: Any = importlib.import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors
+    options.intra_op_num_threads = torch.get_num_threads()
+    # Its threads would spin on after a call, and slow the eager call that follows.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return onnxruntime.InferenceSession(str(path), options, providers=[PROVIDERS[device]])
