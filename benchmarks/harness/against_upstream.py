@@ -1,0 +1,127 @@
+"""Compare the files of two harnesses: `python -m benchmarks.harness.against_upstream THEIRS OURS`.
+
+THEIRS is a folder that upstream's `benchmarks/dynamo` runners wrote into with `--output THEIRS/NAME.csv`, OURS one that
+`bench` wrote into with the same lines. Of each CSV: names of the files beside it, columns in their order, models,
+verdicts, counts, and speedups, which reach if they are within 10%. Ends with 1 if anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.common import Row, print_table
+
+REACH = 0.10
+_COUNTS = (
+    "calls_captured",
+    "unique_graphs",
+    "graph_breaks",
+    "unique_graph_breaks",
+    "autograd_captures",
+    "autograd_compiles",
+    "cudagraph_skips",
+)
+_SIDE_FILES = (".json", "_compilation_metrics.csv", "_compilation_metrics.json")
+Table = Mapping[str, Mapping[str, str]]  # rows by model
+
+
+@dataclass
+class FileComparison:
+    """What two files of one name differ in; `speedups` are theirs and ours by model."""
+
+    name: str
+    differences: list[str] = field(default_factory=list)
+    speedups: dict[str, tuple[float, float]] = field(default_factory=dict)
+    equal_count: int = 0
+
+
+def read_table(path: Path) -> tuple[list[str], Table]:
+    """Return the columns of a CSV and its rows by model."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        rows = {row["name"]: row for row in reader}
+    return list(reader.fieldnames or ()), rows
+
+
+def compare_files(theirs: Path, ours: Path) -> FileComparison:
+    """Compare two files of one name, and the names of those that were written beside them."""
+    comparison = FileComparison(theirs.name)
+    if not ours.exists():
+        comparison.differences.append("not written")
+        return comparison
+    their_columns, their_rows = read_table(theirs)
+    our_columns, our_rows = read_table(ours)
+    if their_columns != our_columns:
+        comparison.differences.append(f"columns {','.join(their_columns)} → {','.join(our_columns)}")
+    if list(their_rows) != list(our_rows):
+        comparison.differences.append(f"models {','.join(their_rows)} → {','.join(our_rows)}")
+    for model in their_rows:
+        if model in our_rows:
+            _compare_rows(comparison, model, their_rows[model], our_rows[model])
+    comparison.differences += _list_missing_files(theirs, ours)
+    return comparison
+
+
+def _compare_rows(comparison: FileComparison, model: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+    for column in ("dev", "batch_size", "accuracy", *_COUNTS):
+        if column not in theirs:
+            continue
+        if theirs[column] == ours.get(column):
+            comparison.equal_count += 1
+        else:
+            comparison.differences.append(f"{model} {column} {theirs[column]} → {ours.get(column)}")
+    if "speedup" in theirs and "speedup" in ours:
+        comparison.speedups[model] = (float(theirs["speedup"]), float(ours["speedup"]))
+
+
+def _list_missing_files(theirs: Path, ours: Path) -> Iterator[str]:
+    for suffix in _SIDE_FILES:
+        name = f"{theirs.stem}{suffix}"
+        if theirs.with_name(name).exists() and not ours.with_name(name).exists():
+            yield f"{name} is not written"
+
+
+def is_within_reach(theirs: float, ours: float) -> bool:
+    """Return True if two speedups differ by no more than 10%; a failed model has 0 on both sides."""
+    return theirs == ours or (theirs > 0 and abs(ours / theirs - 1) <= REACH)
+
+
+def list_rows(comparison: FileComparison) -> list[Row]:
+    """Make a row of a file's cells, one of each speedup and one of each difference."""
+    state = f"{comparison.equal_count} cells equal, {len(comparison.differences)} differences"
+    rows = [Row(comparison.name, state)]
+    rows += [Row(f"  {difference}", "differs") for difference in comparison.differences]
+    for model, (theirs, ours) in comparison.speedups.items():
+        ratio = f"{ours / theirs:.3f}" if theirs else ""
+        rows.append(Row(f"  {model}", f"{ours:.3f}×", f"{theirs:.3f}×", ratio, "within 10%"))
+    return rows
+
+
+def main() -> int:
+    """Compare two folders; return 1 if anything differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("theirs", type=Path)
+    parser.add_argument("ours", type=Path)
+    arguments = parser.parse_args()
+    tables = [
+        path
+        for path in sorted(arguments.theirs.glob("*.csv"))
+        if not path.stem.endswith(("_compilation_metrics", "_graph_breaks", "_graph_break_deduped"))
+    ]
+    if not tables:
+        parser.error(f"{arguments.theirs} has no CSV of upstream's harness; expected what --output NAME.csv left there")
+    comparisons = [compare_files(path, arguments.ours / path.name) for path in tables]
+    rows = [row for comparison in comparisons for row in list_rows(comparison)]
+    print_table("Files of upstream's harness and of bench", rows)
+    pairs = [pair for comparison in comparisons for pair in comparison.speedups.values()]
+    return int(
+        any(comparison.differences for comparison in comparisons) or not all(is_within_reach(*pair) for pair in pairs)
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
