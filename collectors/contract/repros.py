@@ -67,6 +67,7 @@ class ReproManifest:
     operation: str | None = None  # that failed or is wrong, where it is known: "aten.atan.default"
     signal: str | None = None  # that ended the process: "SIGSEGV"
     is_asynchronous: bool = False  # the error came after the graph had returned, as a device's do: it ran last
+    has_earlier_values: bool = False  # the values are of the graph's first call, and a later one failed
     function: str | None = None  # that was compiled: qualified name
     file: str | None = None
     line: int | None = None

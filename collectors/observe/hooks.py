@@ -144,6 +144,8 @@ class Hooks:
         from .repro.watching import GraphWatch
 
         self._running = RunningGraphs(self.spool)
+        if "crash" in self.config.repro:
+            self.repros.read_last = self._running.read_last
         check = AccuracyCheck(self.repros, self.spool.write, self.guard)
         watch = self._graph_watch = GraphWatch(
             self.repros, self._running, check, self.guard, self.config, self._hook_inductor
@@ -272,9 +274,8 @@ class Hooks:
         self.failures.end(error)
         if self._running is not None:
             with self.guard:
-                last = self._running.read_last() if error is not None else None
-                if error is not None and last is not None:
-                    self.repros.add_last(last, error)
+                if error is not None:
+                    self.repros.add_last(error)
         self._snapshot(final=True)
         if self._running is not None:
             self._running.end()

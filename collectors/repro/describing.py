@@ -56,6 +56,8 @@ def _describe_failure(repro: Repro) -> str:
     text = where.get(manifest.kind, "a wrong answer")
     if manifest.is_asynchronous:
         text = "reported after the graph that ran last"
+    if manifest.has_earlier_values:
+        text += " in a later call than that of its values"
     return f"{what}, {text}, {manifest.phase}" if what else f"{text}, {manifest.phase}"
 
 

@@ -29,6 +29,9 @@ _WRAPPED = re.compile(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Warning
 _BACKEND_RAISED = re.compile(r"^\s*backend=.{1,200}? raised:\s*$")
 _COMPILER_SAYS = re.compile(r"\berror: (.+)")
 _LOWERING_TARGET = re.compile(r"^\s+target: (\S+)$", re.MULTILINE)
+# The same error of a device, as the driver, triton and torch report it; its type depends on who does.
+_DEVICE_ERROR = re.compile(r"^(?:Triton Error \[(CUDA|HIP)\]|(CUDA|HIP)(?: driver)? error): ")
+DEVICE_ERROR = "AcceleratorError"
 _DIGITS = re.compile(r"\d+")
 MOST_MESSAGE_CHARS = 20_000
 
@@ -83,6 +86,8 @@ _WORDS = {
 def raised(error_type: str, message: str) -> Failure:
     """Return the failure that an exception is, its wrappers taken off."""
     kind, text = unwrap_error(error_type, message)
+    if match := _DEVICE_ERROR.match(text):
+        kind, text = DEVICE_ERROR, f"{match[1] or match[2]} error: {text[match.end() :]}"
     return Failure(RAISED, kind.rsplit(".", 1)[-1], _find_pattern(text), message=message[:MOST_MESSAGE_CHARS])
 
 

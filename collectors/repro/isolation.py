@@ -91,7 +91,7 @@ def run_task(
             "repro": repro,
             "options": dict(options or {}),
             "limits": limits,
-            "preload": [*repro.manifest.preload, *preload],
+            "preload": list_preload(repro.manifest.preload, preload),
             "device": device,
             "cwd": os.getcwd(),
             "probes": str(home(environment) / "repro" / "processor"),
@@ -133,6 +133,17 @@ def run_task(
             raise NotRunnable(str(result["cannot"]))
         answer: dict[str, Any] = result["result"]
         return answer
+
+
+def list_preload(recorded: Sequence[str], given: Sequence[str]) -> list[str]:
+    """List what is to be preloaded: of a file that was recorded and is given with its place, the one that is given."""
+    given_files = {_file_name(name) for name in given} - {""}
+    return [*given, *(name for name in recorded if _file_name(name) not in given_files)]
+
+
+def _file_name(name: str) -> str:
+    file = name.partition(":")[0]
+    return os.path.basename(file) if file.endswith(".py") else ""
 
 
 def driver_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:

@@ -90,7 +90,7 @@ def _run_once(module: Any, inputs: Sequence[Any], how: Judge) -> None:
         _call(lambda arguments: module(*arguments), values, how)
     else:
         _call(compile_graph(module, values, how), values, how)
-    _wait_for_devices(inputs)
+    wait_for_devices(inputs)
 
 
 def _compare_once(module: Any, inputs: Sequence[Any], how: Judge) -> list[accuracy.Difference]:
@@ -105,7 +105,7 @@ def _compare_once(module: Any, inputs: Sequence[Any], how: Judge) -> list[accura
             )
         values = accuracy.clone_together(inputs)
         compiled = _subjects(compile_graph(module, values, how), inputs, how)
-    _wait_for_devices(inputs)
+    wait_for_devices(inputs)
     return accuracy.compare_all(eager, compiled, reference, how.is_strict)
 
 
@@ -135,7 +135,7 @@ def _call_with_gradients(function: Callable[[list[Any]], Any], values: list[Any]
     return outputs
 
 
-def _wait_for_devices(inputs: Sequence[Any]) -> None:
+def wait_for_devices(inputs: Sequence[Any]) -> None:
     """Wait for what runs on an accelerator: its errors come late."""
     if any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs):
         torch.cuda.synchronize()

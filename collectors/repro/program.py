@@ -90,7 +90,7 @@ def load_module(repro: Repro, level: str | None = None, *, seed: int = SEED) -> 
     name = f"<repro {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     module = types.ModuleType("compileboard_repro")
-    _apply_settings(repro)
+    apply_settings(repro)
     torch.manual_seed(seed)  # constants that were too long for the script are drawn
     try:
         exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  trusted, or refused before
@@ -398,7 +398,7 @@ def _specs_of_script(repro: Repro, level: str | None) -> tuple[ReproInput, ...]:
         raise NotRunnable(f"{repro.name}: {error}") from None
 
 
-def _apply_settings(repro: Repro) -> None:
+def apply_settings(repro: Repro) -> None:
     """Set the configuration that differed, as it was recorded; names that this torch lacks are passed over."""
     import importlib
 

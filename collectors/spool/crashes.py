@@ -11,6 +11,7 @@ from compileboard.collectors.contract.spool_format import (
     RECORDS_SUFFIX,
     RUNNING_BYTES,
     RUNNING_SUFFIX,
+    read_running,
 )
 from compileboard.collectors.spool.reader import LARGEST_LINE_BYTES, is_file, list_files
 
@@ -29,30 +30,28 @@ def promote_crashes(folder: Path, signal: str | None) -> int:
         graphs = folder / f"{stem}{GRAPHS_SUFFIX}"
         records = folder / f"{stem}{RECORDS_SUFFIX}"
         try:
-            line = _read_graph(path, graphs, signal if len(running) == 1 else None)
-            if line is not None and is_file(records):
+            lines = _read_graph(path, graphs, signal if len(running) == 1 else None)
+            if lines and is_file(records):
                 with records.open("ab") as file:
-                    file.write(line)
+                    file.write(lines)
                 count += 1
             path.unlink()
             graphs.unlink(missing_ok=True)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error):
             continue  # damaged as the process died: its other records are whole
     return count
 
 
-def _read_graph(running: Path, graphs: Path, signal: str | None) -> bytes | None:
-    """Return the record of the graph that ran; of the last one only where a signal ended the process."""
+def _read_graph(running: Path, graphs: Path, signal: str | None) -> bytes:
+    """Return the records of the graph that ran; of the last one only where a signal ended the process."""
     now, last = struct.unpack("qq", running.read_bytes()[:RUNNING_BYTES])
     number = now or (last if signal else 0)
-    if number <= 0 or not is_file(graphs):
-        return None
-    with graphs.open("rb") as file:
-        file.seek(number - 1)
-        record = json.loads(file.readline(LARGEST_LINE_BYTES))
-    manifest = record["m"]["manifest"]
+    if number == 0 or not is_file(graphs):
+        return b""
+    records = read_running(graphs, number, LARGEST_LINE_BYTES)
+    manifest = records[0]["m"]["manifest"]
     if signal:
         manifest["signal"] = signal
     if not now:
         manifest["message"] = OUTSIDE
-    return b"\n" + json.dumps(record).encode() + b"\n"
+    return b"".join(b"\n" + json.dumps(record).encode() + b"\n" for record in records)

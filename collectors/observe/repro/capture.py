@@ -7,8 +7,8 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -41,6 +41,15 @@ _DEVICE_ERROR = re.compile(r"(?:CUDA|HIP)(?: driver)? error: ")
 _TARGET = re.compile(r"^\s*target: (\S+)$", re.MULTILINE)  # of inductor's LoweringException
 
 
+@dataclass(frozen=True)
+class RunningGraph:
+    """A graph's repro before its first call."""
+
+    manifest: ReproManifest
+    programs: dict[str, str | None]
+    context: Any
+
+
 class ReproCapture:
     """Captures of one process: one a graph, at most MOST_REPROS."""
 
@@ -50,6 +59,7 @@ class ReproCapture:
         self._guard = guard
         self._redact = redact
         self._config = config
+        self.read_last: Callable[[], list[dict[str, Any]]] = list  # with --repro=crash: what ran last
         self._busy = threading.local()
         self.clear()
 
@@ -88,6 +98,8 @@ class ReproCapture:
                 return
             if _find_mark(error) is not None or self.count >= MOST_REPROS:
                 return
+            if self.add_last(error, context, failure_position):
+                return
             failed = origins.find_running(error)
             compiling = None if failed is not None and failed.live else origins.find_compiling(error)
             failed = compiling or failed
@@ -105,8 +117,8 @@ class ReproCapture:
         self._add(graph, None, context, dynamo=dynamo, backend=(dynamo or graph).backend, accuracy=accuracy)
         return before if self.count > before else None
 
-    def encode_running(self, graph: FailedGraph, dynamo: FailedGraph | None, context: Any) -> bytes | None:
-        """Return the record of a repro that is one only if the process dies while its graph runs."""
+    def describe_running(self, graph: FailedGraph, dynamo: FailedGraph | None, context: Any) -> RunningGraph | None:
+        """Return the repro of a graph that is one only if the process dies while it runs."""
         program, described, symbols = self._write_program(graph)
         if program is None:
             return None
@@ -122,26 +134,62 @@ class ReproCapture:
             symbols=symbols,
             node_count=script.count_calls(program),
         )
-        fields = {"position": MOST_REPROS, "manifest": dump_manifest(manifest)}
-        payload = {"program": program, "dynamo_program": dynamo_program}
-        return self._spool.encode(record_names.REPRO, fields, payload, context)
+        return RunningGraph(manifest, {"program": program, "dynamo_program": dynamo_program}, context)
 
-    def add_last(self, record: dict[str, Any], error: BaseException) -> None:
-        """Capture the graph that ran last before a device's error ended the program: such errors come late."""
+    def encode_running(self, graph: RunningGraph) -> bytes:
+        """Return its record."""
+        fields = {"position": MOST_REPROS, "manifest": dump_manifest(graph.manifest)}
+        return self._spool.encode(record_names.REPRO, fields, graph.programs, graph.context)
+
+    def encode_values(self, graph: RunningGraph, arguments: Sequence[Any]) -> list[bytes]:
+        """Return its record with what these arguments of a call are, and a record of each storage; nothing of none."""
+        cuda = sys.modules["torch"].cuda
+        if cuda.is_initialized() and cuda.is_current_stream_capturing():  # to read a value would end the capture
+            return []
+        bodies: dict[str, str] = {}
+        call = FailedGraph(graph.manifest.level, arguments=tuple(arguments))
+        inputs = self._keep_values(graph.manifest.inputs, call, bodies)
+        with_values = replace(graph, manifest=replace(graph.manifest, inputs=inputs))
+        lines = [self.encode_running(with_values)] if bodies else []
+        for digest, body in bodies.items():
+            fields = {"position": MOST_REPROS, "digest": digest}
+            lines.append(self._spool.encode(record_names.REPRO_VALUES, fields, body))
+        return lines
+
+    def add_last(self, error: BaseException, context: Any = None, failure_position: int | None = None) -> bool:
+        """Capture the graph that ran last before a device's error: such errors come late. Return whether there is one.
+
+        Nothing can be read from the device any more: its inputs' values are those that were written before.
+        """
         if self.count >= MOST_REPROS or not _is_device_error(error) or _find_mark(error) is not None:
-            return
+            return False
+        records = self.read_last()
+        if not records:
+            return False
         from ..runtime_failures import write_traceback
 
-        fields = {
+        first = records[0]
+        digest = program_digest(first["p"]["program"], ())
+        if digest in self._digests:
+            return True
+        self._digests.add(digest)
+        manifest = {
+            **first["m"]["manifest"],
             "kind": "runtime",
             "error_type": type(error).__name__,
             "message": self._clean(_text_of(error), MOST_ERROR_CHARS),
             "traceback": self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS),
             "is_asynchronous": True,
         }
-        manifest = {**record["m"]["manifest"], **fields}
         position = self._next_position()
-        self._write(record_names.REPRO, {"position": position, "manifest": manifest}, record["p"], record.get("c"))
+        _mark(error, position)
+        fields: dict[str, Any] = {"position": position, "manifest": manifest}
+        if failure_position is not None:
+            fields["failure_position"] = failure_position
+        self._write(record_names.REPRO, fields, first["p"], first.get("c") or context)
+        for record in records[1:]:
+            self._write(record_names.REPRO_VALUES, {**record["m"], "position": position}, record["p"], None)
+        return True
 
     def _remember(self, output: Any) -> None:
         code = getattr(getattr(output, "root_tx", None), "f_code", None)

@@ -1,22 +1,23 @@
 """The graph that runs now, where a process that dies leaves it: each graph's repro in a file, its number beside it.
 
-A graph's record is written before its first call. What is written to the mapped file outlives the process however it
-ends, and costs no system call. The recorder makes a repro of the graph that ran; a clean end deletes both files.
+A graph's record is written before its first call, the values of that call's inputs behind it where they are asked for.
+What is written to the mapped file outlives the process however it ends, and costs no system call. The recorder makes a
+repro of the graph that ran; a clean end deletes both files.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...contract.spool_format import GRAPHS_SUFFIX, RUNNING_BYTES, RUNNING_SUFFIX
+from ...contract.spool_format import GRAPHS_SUFFIX, RUNNING_BYTES, RUNNING_SUFFIX, read_running
 from ..spool_writer import Spool
 
 MOST_GRAPHS = 2_000
+MOST_VALUES_BYTES = 1 << 30  # of all graphs of a process, as they stand in the file
 RUNNING, LAST = 0, 1
 
 
@@ -25,7 +26,6 @@ class RunningGraphs:
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
-
         self._descriptor: int | None = None
         self.clear()
 
@@ -38,6 +38,7 @@ class RunningGraphs:
         self._slots: Any = None
         self._descriptor = None
         self.count = 0
+        self.values_bytes = 0
 
     def add(self, line: bytes) -> int | None:
         """Write a graph's record; return its number, None if there are too many.
@@ -54,6 +55,22 @@ class RunningGraphs:
         self.count += 1
         return offset + 1
 
+    def add_values(self, lines: Sequence[bytes]) -> int | None:
+        """Write a graph's record again, its inputs' values behind it; return its number, None if they are too many.
+
+        Raises: OSError if they cannot be written.
+        """
+        size_bytes = sum(len(line) + 1 for line in lines)
+        if self.values_bytes + size_bytes > MOST_VALUES_BYTES or self._descriptor is None:
+            return None
+        self.values_bytes += size_bytes
+        offset = os.lseek(self._descriptor, 0, os.SEEK_END)
+        for line in lines:
+            whole = line + b"\n"
+            while whole:
+                whole = whole[os.write(self._descriptor, whole) :]
+        return offset + 1
+
     def _open(self) -> None:
         stem = os.path.join(self._spool.folder, self._spool.process_id)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -66,33 +83,44 @@ class RunningGraphs:
         self._descriptor = os.open(stem + GRAPHS_SUFFIX, flags | os.O_APPEND, 0o600)
         self._paths = [stem + GRAPHS_SUFFIX, stem + RUNNING_SUFFIX]
 
-    def wrap(self, call: Callable[..., Any], number: int) -> Callable[..., Any]:
-        """Return a function that calls a compiled graph and says meanwhile that it runs."""
+    def wrap(
+        self, call: Callable[..., Any], number: int, write_values: Callable[[tuple[Any, ...]], int | None] | None = None
+    ) -> Callable[..., Any]:
+        """Return a function that calls a compiled graph and says meanwhile that it runs.
+
+        `write_values` is called once, with the arguments of the first call, and returns another number.
+        """
 
         def running(*arguments: Any) -> Any:
+            nonlocal number, write_values
             slots = self._slots
             if slots is None:  # after a fork: the file is the parent's
                 return call(*arguments)
+            with_values = None
+            if write_values is not None:
+                write, write_values = write_values, None
+                with_values = write(arguments)
+                number = with_values or number
             outer = slots[RUNNING]
             slots[RUNNING] = slots[LAST] = number
             try:
                 return call(*arguments)
             finally:
                 slots[RUNNING] = outer
+                if with_values is not None:
+                    number = -with_values
 
         return running
 
-    def read_last(self) -> dict[str, Any] | None:
-        """Return the record of the graph that ran last, None if none did.
+    def read_last(self) -> list[dict[str, Any]]:
+        """Return the record of the graph that ran last and those of its inputs' values; nothing if none ran.
 
-        Raises: OSError or ValueError if it cannot be read.
+        Raises: OSError or ValueError if they cannot be read.
         """
-        if self._slots is None or self._slots[LAST] <= 0:
-            return None
-        with open(self._paths[0], "rb") as file:
-            file.seek(self._slots[LAST] - 1)
-            record: dict[str, Any] = json.loads(file.readline())
-        return record
+        number = self._slots[LAST] if self._slots is not None else 0
+        if number == 0:
+            return []
+        return read_running(self._paths[0], number)
 
     def end(self) -> None:
         """Delete the files: the process ends as it should."""

@@ -35,6 +35,7 @@ class GraphWatch:
     ) -> None:
         self._capture = capture
         self._running = running if "crash" in config.repro else None
+        self._with_values = config.repro_inputs_bytes > 0
         self._check = check if "accuracy" in config.repro else None
         self._guard = guard
         self._prepare = prepare  # called before each compile, with whether inductor is loaded for it
@@ -69,7 +70,7 @@ class GraphWatch:
     def _watch_call(self, compiled: Any, dynamo: FailedGraph, *, is_below: bool) -> Any:
         call = compiled
         if self._running is not None and not is_below:  # no graph of inductor's says which one runs
-            call = self._watch_running(call, dynamo, None)
+            call = self._watch_running(call, dynamo, None, is_boxed=False)
         if self._check is not None:
             call = self._check.wrap(call, dynamo, None, is_boxed=False)
         if call is not compiled and isinstance(compiled, FunctionType):
@@ -126,18 +127,30 @@ class GraphWatch:
             compiled = FailedGraph("aot", phase, script=text, graph=module)
         around = call
         if self._running is not None:
-            around = self._watch_running(around, compiled, dynamo)
+            around = self._watch_running(around, compiled, dynamo, is_boxed=True)
         if self._check is not None:
             around = self._check.wrap(around, compiled, dynamo if phase != "backward" else None, is_boxed=True)
         if around is not call:
             setattr(around, WATCHED, True)
             graph.current_callable = around
 
-    def _watch_running(self, call: Any, graph: FailedGraph, dynamo: FailedGraph | None) -> Any:
+    def _watch_running(self, call: Any, graph: FailedGraph, dynamo: FailedGraph | None, *, is_boxed: bool) -> Any:
         assert self._running is not None
-        line = self._capture.encode_running(graph, dynamo, torch_compat.context_of())
-        number = self._running.add(line) if line is not None else None
-        return call if number is None else self._running.wrap(call, number)
+        running = self._capture.describe_running(graph, dynamo, torch_compat.context_of())
+        number = self._running.add(self._capture.encode_running(running)) if running is not None else None
+        if running is None or number is None:
+            return call
+        if not self._with_values:
+            return self._running.wrap(call, number)
+        graphs, described = self._running, running
+
+        def write_values(arguments: tuple[Any, ...]) -> int | None:
+            with self._guard:
+                lines = self._capture.encode_values(described, arguments[0] if is_boxed else arguments)
+                return graphs.add_values(lines) if lines else None
+            return None
+
+        return graphs.wrap(call, number, write_values)
 
 
 def _copy(graph: Any) -> Any:

@@ -13,7 +13,7 @@ import torch
 from torch._functorch.fx_minifier import is_tuple
 
 from compileboard.collectors.repro import accuracy
-from compileboard.collectors.repro.judging import Judge, is_symbolic
+from compileboard.collectors.repro.judging import Judge, is_symbolic, wait_for_devices
 
 # What torch's minifier puts where a node returns several values: it then looks at those that take one of them.
 _MANY: Any = is_tuple
@@ -122,6 +122,7 @@ def count_nodes(module: Any, inputs: Sequence[Any], path: str) -> None:
         def run_node(self, node: Any) -> Any:
             result = super().run_node(node)
             if node.op not in ("placeholder", "get_attr", "output"):
+                wait_for_devices(inputs)
                 self.count += 1
                 os.pwrite(descriptor, self.count.to_bytes(8, "little"), 0)
             return result

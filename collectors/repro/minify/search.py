@@ -213,10 +213,11 @@ class _Search:
             )
 
     def _count_harmless(self, module: Any, inputs: list[Any]) -> int | None:
-        """Count the nodes that run in eager before a process dies of them or reaches a limit; None if all do."""
+        """Count the nodes that run in eager before a process or its device dies of them, or a limit; None if all do."""
         with tempfile.NamedTemporaryFile(prefix="nodes-") as file:
             outcome = self._trials.run(count_nodes, module, inputs, file.name)
-            if outcome.status in (OK, RAISED):  # an error ends `annotate` by itself
+            is_dead = any(failure.raised(*entry).error_type == failure.DEVICE_ERROR for entry in outcome.errors)
+            if outcome.status in (OK, RAISED) and not is_dead:  # an error ends `annotate` by itself
                 return None
             return int.from_bytes(Path(file.name).read_bytes()[:8], "little")
 

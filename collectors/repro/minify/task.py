@@ -22,7 +22,7 @@ from compileboard.collectors.repro.minify.on_device import DeviceTrials
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question
 from compileboard.collectors.repro.minify.search import SmallestGraph, TrialRunner, failure_of, minify
 from compileboard.collectors.repro.minify.smallest import to_repro, without_values
-from compileboard.collectors.repro.program import load_graph
+from compileboard.collectors.repro.program import apply_settings, load_graph
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.rerun import attempt
 from compileboard.collectors.repro.trials import OK
@@ -48,6 +48,7 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
     trials: TrialRunner = task.trials
     if task.trials.device.startswith("cuda"):
         task.load_compiler(level)
+        apply_settings(task.repro)  # trials have those that are set before
         task.trials.needs_fork_server()
         trials = DeviceTrials(task.trials)
     with task.deadline("loading the repro"):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.record_names import GRAPH_CHECKED
 from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.repros import load_repro, load_storage
 from tests.integration.repro.spooled_repros import PLANTED, Spooled, observe
 from tests.tools.observed import Workplace
 
@@ -103,6 +108,39 @@ def test_a_devices_late_error_leaves_the_graph_that_ran_last(workplace: Workplac
     assert (row["kind"], row["error_type"]) == ("runtime", "RuntimeError")
     assert row["message"].startswith("CUDA error: an illegal")
     assert '"is_asynchronous":true' in unpack(row["manifest"])
+
+
+DIES_OF_A_VALUE = """
+import ctypes, sys, torch
+
+@torch.library.custom_op("dying::check", mutates_args=())
+def check(x: torch.Tensor) -> torch.Tensor:
+    if x[0] < 0 and sys.argv[1] == "error":
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    return x.clone() if x[0] >= 0 else ctypes.string_at(0)
+
+check.register_fake(torch.empty_like)
+compiled = torch.compile(lambda x, y: check(x).sin() + y, backend="aot_eager")
+for value in map(float, sys.argv[2:]):
+    compiled(torch.full((4,), value), torch.ones(4))
+"""
+
+
+@pytest.mark.parametrize("end", ["crash", "error"])
+@pytest.mark.parametrize("values", [("-1",), ("1", "-1")])
+def test_values_are_written_before_the_first_call(workplace: Workplace, end: str, values: tuple[str, ...]) -> None:
+    program = workplace.write(DIES_OF_A_VALUE)
+    finished = workplace.run(program, end, *values, options=("--repro", "crash", "--repro-inputs"))
+    assert finished.returncode == (-11 if end == "crash" else 1)
+    (row,) = workplace.rows("select id, kind, error_type, message from repros")
+    assert (row["kind"], row["error_type"]) == (("crash", "SIGSEGV") if end == "crash" else ("runtime", "RuntimeError"))
+    with closing(open_reader(workplace.database)) as connection:
+        repro = load_repro(connection, format_id(row["id"]))
+        first = load_storage(connection, repro.id, repro.manifest.inputs[0].digest)
+    assert [entry.values for entry in repro.manifest.inputs] == ["kept", "kept"]
+    assert first == struct.pack("4f", *[float(values[0])] * 4)
+    assert repro.manifest.has_earlier_values == (len(values) > 1)
+    assert workplace.spools == []
 
 
 def test_a_run_says_what_it_compared_and_what_that_took(workplace: Workplace) -> None:

@@ -37,6 +37,19 @@ def test_the_compilers_wrappers_are_taken_off(error_type: str, message: str) -> 
     assert (error.error_type, error.pattern) == ("NotImplementedError", "planted: padding of a dynamic size")
 
 
+@pytest.mark.parametrize(
+    ("error_type", "prefix"),
+    [
+        ("AcceleratorError", "CUDA error: "),
+        ("RuntimeError", "CUDA driver error: "),
+        ("RuntimeError", "Triton Error [CUDA]: "),
+    ],
+)
+def test_an_error_of_the_device_is_the_same_whoever_reports_it(error_type: str, prefix: str) -> None:
+    error = raised(error_type, f"{prefix}an illegal memory access was encountered\nSearch for it")
+    assert error.is_same(raised("AcceleratorError", "CUDA error: an illegal memory access was encountered"))
+
+
 def test_a_cpp_compilers_failure_is_told_by_its_own_first_error_without_numbers() -> None:
     first = raised("CppCompileError", CPP)
     second = raised("InductorError", "CppCompileError: " + CPP.replace("17", "3"))

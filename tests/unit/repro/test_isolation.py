@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.repros import ReproManifest
-from compileboard.collectors.repro.isolation import run_task
+from compileboard.collectors.repro.isolation import list_preload, run_task
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import TrialLimits
 from tests.tools.observed import wait_for
@@ -134,6 +134,11 @@ def test_processor_is_asked_once_for_all_commands(tmp_path: Path, monkeypatch: p
 def test_device_that_is_not_here_is_one_sentence() -> None:
     with pytest.raises(NotRunnable, match=r"needs cuda:9, and this machine has \d+ GPUs; try --device cpu"):
         _run("try_all", device="cuda:9")
+
+
+def test_a_recorded_file_is_replaced_by_the_one_that_is_given() -> None:
+    assert list_preload(("train.py", "ops"), ("/home/me/train.py:plant",)) == ["/home/me/train.py:plant", "ops"]
+    assert list_preload(("train.py", "ops"), ("ops2",)) == ["ops2", "train.py", "ops"]
 
 
 def test_inductor_is_not_loaded_for_another_backend() -> None:

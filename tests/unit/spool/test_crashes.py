@@ -46,6 +46,15 @@ def test_without_a_signal_nothing_died_in_a_graph_that_was_done(tmp_path: Path) 
     assert {path.name for path in tmp_path.iterdir()} == {"p.jsonl"}
 
 
+def test_values_follow_their_graph_and_may_be_of_an_earlier_call(tmp_path: Path) -> None:
+    values = [json.dumps({"s": n, "n": "repro_values", "m": {"digest": str(n)}, "p": "x"}) + "\n" for n in (5, 6)]
+    leave(tmp_path, struct.pack("qq", -1, -1), "".join((LINES[0], *values, LINES[1])))
+    assert promote_crashes(tmp_path, "SIGSEGV") == 1
+    records = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()[2:] if line]
+    assert [record["s"] for record in records] == [3, 5, 6]
+    assert records[0]["m"]["manifest"] == {"kind": "crash", "n": 3, "signal": "SIGSEGV", "has_earlier_values": True}
+
+
 def test_of_several_processes_none_is_given_the_runs_signal(tmp_path: Path) -> None:
     leave(tmp_path, struct.pack("qq", 1, 1))
     leave(tmp_path, struct.pack("qq", 1, 1), name="q")
