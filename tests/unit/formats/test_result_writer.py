@@ -61,7 +61,10 @@ def test_a_package_has_a_row_of_its_verdict_and_one_of_its_times() -> None:
         for table in ("accuracy", "performance")
     )
     assert (verdict["accuracy"], verdict["compilation_latency"]) == ("fail_accuracy", "9.000000")
-    assert "package_bytes" not in verdict and (times["speedup"], times["package_bytes"]) == ("1.250000", "1000000.000000")
+    assert "package_bytes" not in verdict and (times["speedup"], times["package_bytes"]) == (
+        "1.250000",
+        "1000000.000000",
+    )
 
 
 @pytest.mark.parametrize("with_json", [False, True])
