@@ -20,6 +20,7 @@ from compileboard.app.analysis.models.labels import (
     describe_status,
     describe_verdict,
 )
+from compileboard.app.analysis.models.minimal_programs import list_minimal_programs
 from compileboard.app.analysis.ranks.comparison import ASPECTS
 from compileboard.app.analysis.ranks.divergence import describe_caches
 from compileboard.app.analysis.repros import describe_repro_kind, describe_result
@@ -51,6 +52,7 @@ TEMPLATE_NAMES = {
     "gb_url": gb_url,
     "is_library_name": is_library_name,
     "label_category": label_category,
+    "list_minimal_programs": list_minimal_programs,
     "list_present_phases": list_present_phases,
     "list_ending_shares": list_shares,
     "name_ending": name_ending,

@@ -1,14 +1,21 @@
-"""Find the graph that a model fails by: the task once more, with each graph captured and compared with eager."""
+"""Find the graph that a model fails by, and its minimal program: the task once more, with each graph captured.
+
+Each captured graph is compared with eager and float64; those that fail are minified within a time limit.
+"""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import subprocess
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, run_task
+from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, end_group, run_task, wait_for
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.plan.tasks import PlannedTask, Task
 from compileboard.collectors.contract.fingerprints import format_id
@@ -16,13 +23,37 @@ from compileboard.collectors.contract.run_config import REPRO_VARIABLE
 from compileboard.collectors.spool.crashes import promote_crashes
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.start import own_command
 
 SUFFIX = "/graphs"  # of the second process's task
+MINIFY_LIMIT_S = 300.0  # of one graph's search
+MOST_MINIFIED = 2  # graphs of one task
+PATIENCE_S = 60.0  # of a search beyond its limit: it ends its last trial
 # What no graph is to blame for, or would only end the same way.
 NOT_OF_A_GRAPH = frozenset(
     ("timeout", "infra_error", "model_fail_to_load", "eager_1st_run_fail", "eager_1st_run_OOM", "eager_2nd_run_fail")
 )
 WORDS = {"accuracy": "is wrong", "compile": "cannot be compiled", "runtime": "raises", "crash": "ends the process"}
+
+
+@dataclass(frozen=True)
+class FailedGraph:
+    """A captured graph that failed, with its number among those that were compiled."""
+
+    repro_id: str
+    kind: str
+    phase: str | None
+    message: str | None
+    node_count: int | None
+    number: int | None
+    graph_count: int | None
+
+    def describe(self) -> str:
+        """Return what is wrong with it, in a line."""
+        return (
+            f"graph {self.number} of {self.graph_count} {WORDS.get(self.kind, self.kind)} "
+            f"({self.phase}, {self.node_count} operations): {first_line(self.message)}"
+        )
 
 
 def is_to_search(done: TaskOutcome) -> bool:
@@ -39,8 +70,11 @@ def search_graphs(
     folder: Path,
     environment: Callable[[str], Mapping[str, str]],
     cwd: str | None,
-) -> list[str]:
-    """Run a failed task again with its graphs captured; describe each that failed, with the command to go on with."""
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Run a failed task again with its graphs captured, and minify those that failed.
+
+    Return a line for each, with the command to go on with, and the minimal programs as the result's facts have them.
+    """
     clear(folder)
     again = Task(task.experiment, task.ref, replace(task.settings, quick=True, repeat=1))
     variables = {**environment(SUFFIX), REPRO_VARIABLE: "crash,accuracy"}
@@ -49,14 +83,72 @@ def search_graphs(
     run.beat()
     database = run.manifest.database
     with closing(open_reader(database)) as connection:
-        lines = list_failed_graphs(connection, run.manifest.run_id, planned.name + SUFFIX, database)
-    if not lines:
-        lines = ["none of its graphs fails or is wrong by itself"]
-    return [f"{planned.name}: {line}" for line in lines]
+        graphs = list_failed_graphs(connection, run.manifest.run_id, planned.name + SUFFIX)
+    if not graphs:
+        return [f"{planned.name}: none of its graphs fails or is wrong by itself"], []
+    lines, programs = [], []
+    for position, graph in enumerate(graphs):
+        answer = None
+        if position < MOST_MINIFIED:
+            limit_s = min(MINIFY_LIMIT_S, task.settings.timeout_s)
+            answer = minify_graph(graph, run, folder, cwd, limit_s)
+        if answer is not None:
+            programs.append(describe_minimal(graph, answer, with_program=run.config.keep_source))
+        smaller = f" → {programs[-1]['node_count']} operations" if answer is not None else ""
+        command = collector_command("repro", "minify", graph.repro_id, database=database)
+        lines.append(f"{planned.name}: {graph.describe()}{smaller}; {command}")
+    return lines, programs
 
 
-def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str, database: str) -> list[str]:
-    """Describe the graphs that failed in a task's process, each with its number among those that were compiled."""
+def minify_graph(
+    graph: FailedGraph,
+    run: BenchRunWriter,
+    folder: Path,
+    cwd: str | None,
+    limit_s: float,
+) -> dict[str, Any] | None:
+    """Minify a graph in a process of its own; return its answer, or None if it found none within the limit."""
+    limits = ["--max-time", str(limit_s), "--json"]
+    words = ["repro", "minify", graph.repro_id, "--db", run.manifest.database, *limits]
+    answer = folder / "minified.json"
+    with answer.open("wb") as output:
+        child = subprocess.Popen(
+            own_command("compileboard.collectors", *words),
+            env=dict(run.environment),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    try:
+        wait_for(child, time.monotonic() + limit_s + PATIENCE_S, run.beat)
+    finally:
+        end_group(child)
+    if child.returncode != 0:
+        return None
+    body: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8", errors="surrogatepass"))
+    return body
+
+
+def describe_minimal(graph: FailedGraph, answer: Mapping[str, Any], *, with_program: bool) -> dict[str, Any]:
+    """Return a minimal program as a fact of its result."""
+    minified = answer["answer"]
+    return {
+        "repro": graph.repro_id,
+        "graph": graph.number,
+        "graph_count": graph.graph_count,
+        "status": minified["status"],
+        "failure": minified["failure"],
+        "node_count_before": minified["nodes_before"],
+        "node_count": minified["nodes_after"],
+        "operations": list(minified["operations"]),
+        "program": answer["program"] if with_program else None,
+    }
+
+
+def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -> list[FailedGraph]:
+    """List the graphs that failed in a task's process, each with its number among those that were compiled."""
     rows = connection.execute(
         """
         with graphs as (
@@ -75,12 +167,7 @@ def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str, d
         """,
         {"run_id": run_id, "task": task},
     ).fetchall()
-    return [
-        f"graph {row['number']} of {row['graph_count']} {WORDS.get(row['kind'], row['kind'])} "
-        f"({row['phase']}, {row['node_count']} operations): {first_line(row['message'])}; "
-        + collector_command("repro", "minify", format_id(row["id"]), database=database)
-        for row in rows
-    ]
+    return [FailedGraph(format_id(row["id"]), *tuple(row)[1:]) for row in rows]
 
 
 def first_line(message: str | None) -> str:

@@ -66,7 +66,7 @@ def run_task(
             ExperimentOutcome(status="failed", reason="infra_error", message=clean_text(message)), started_us, 0
         )
     try:
-        late = _wait(child, started_s + task.settings.timeout_s, beat)
+        late = wait_for(child, started_s + task.settings.timeout_s, beat)
     finally:
         end_group(child)
     outcome = _read_result(folder) or _outcome_of_killed(task, folder, child.returncode, late=late)
@@ -100,7 +100,7 @@ def cache_folder(folder: Path, environment: Mapping[str, str]) -> Path:
     return Path(shared) if shared else folder / "cache"
 
 
-def _wait(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[], None]) -> bool:
+def wait_for(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[], None]) -> bool:
     """Wait for the child; True if its time ran out."""
     while True:
         try:

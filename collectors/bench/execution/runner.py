@@ -150,7 +150,10 @@ def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: l
             done = measure_warm_starts(done, task, folder, environment, cwd=job.checkout.cwd, beat=run.beat)
         compare_with(job.baseline, planned, done.outcome)
         if blamed is not None and is_to_search(done):
-            blamed += search_graphs(run, planned, task, folder / "graphs", environment, job.checkout.cwd)
+            lines, programs = search_graphs(run, planned, task, folder / "graphs", environment, job.checkout.cwd)
+            blamed += lines
+            if programs:
+                done.outcome.facts["minimal_programs"] = programs
         return run.write_result(planned, settings, done, command)
     finally:
         if settings.verbose:

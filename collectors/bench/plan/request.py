@@ -93,8 +93,8 @@ class BenchRequest:
     )
     minify: bool = RUN(
         False,
-        "Run a model that fails or is wrong once more, compare each of its graphs with eager and float64, and name "
-        "the one to blame with the command that minifies it.",
+        "Run a model that fails or is wrong once more, compare each of its graphs with eager and float64, and minify "
+        "the one to blame: its minimal program is kept with the result.",
     )
     level: str = RUN(
         "light",

@@ -79,7 +79,15 @@ def _of_function(function: Any) -> Iterator[str]:
         if path:
             yield relative_path(path)
     else:
-        yield name
+        yield _name_or_file(name)
+
+
+def _name_or_file(name: str) -> str:
+    """Return a module's name, or its file where it was loaded under another name than its file's."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    stem = os.path.splitext(os.path.basename(file))[0] if isinstance(file, str) else None
+    is_named = stem in (None, "__init__", name.rpartition(".")[2])
+    return name if is_named or file is None else relative_path(file)
 
 
 def _of_file(path: str) -> Iterator[str]:
@@ -89,7 +97,7 @@ def _of_file(path: str) -> Iterator[str]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and name not in _MAIN and os.path.abspath(file) == absolute:
-            yield name
+            yield _name_or_file(name)
             return
     if os.path.exists(absolute):
         yield relative_path(absolute)

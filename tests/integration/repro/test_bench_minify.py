@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -38,11 +39,24 @@ def test_the_graph_of_a_wrong_model_is_named_with_the_command_to_go_on_with(work
     finished = workplace.collect("bench", "--db", workplace.database, *words)
     line = next(line for line in finished.stderr.splitlines() if "is wrong" in line)
     named = re.search(
-        r"graph 2 of 4 is wrong \(inference, 1 operations\): output 0: error 0\.1 .*minify (\w{16})", line
+        r"graph 2 of 4 is wrong \(inference, 1 operations\): output 0: error 0\.1 .* → 1 operations; .*minify (\w{16})",
+        line,
     )
     assert named, line
     (row,) = workplace.rows("select printf('%016x', id) as id, kind, level from repros")
     assert tuple(row.values()) == (named[1], "accuracy", "aot")
-    assert workplace.rows("select distinct status, reason from results") == [
-        {"status": "failed", "reason": "fail_accuracy"}
-    ]
+    (result,) = workplace.rows("select status, reason, facts from results")
+    assert (result["status"], result["reason"]) == ("failed", "fail_accuracy")
+    (minimal,) = json.loads(result["facts"])["minimal_programs"]
+    program = minimal.pop("program")
+    assert minimal.pop("failure") == "differs from eager"
+    assert minimal == {
+        "repro": named[1],
+        "graph": 2,
+        "graph_count": 4,
+        "status": "minified",
+        "node_count_before": 1,
+        "node_count": 1,
+        "operations": ["aten.atan.default"],
+    }
+    assert "torch.ops.aten.atan.default" in program

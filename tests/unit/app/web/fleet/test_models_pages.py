@@ -110,6 +110,27 @@ def test_a_wrong_answer_is_a_failure_with_its_own_command(client: FlaskClient, s
     assert "mlp" in text_of(client, "/models?status=failed")
 
 
+def test_a_minimal_program_stands_with_the_result_that_it_is_of(client: FlaskClient, store: sqlite3.Connection) -> None:
+    minimal = {
+        "repro": "00000000000000ab",
+        "graph": 2,
+        "graph_count": 4,
+        "status": "not_finished",
+        "failure": "output 0: error 0.1",
+        "node_count_before": 25,
+        "node_count": 1,
+        "operations": ["aten.atan.default"],
+        "program": "def forward(self, <x>):\n    return x",
+    }
+    wrong = ACCURACY | {"accuracy": "fail_accuracy", "status": "failed", "reason": "fail_accuracy"}
+    facts = {"minimal_programs": [minimal, {**minimal, "program": None, "repro": 3, "graph": "x"}, "odd"]}
+    add_results(store, "RUN", measure(**wrong, facts=facts))
+    page = text_of(client, "/models/mlp")
+    assert page.count("Minimal program</h2>") == 2 and "graph 2 of 4" in page and "stopped at its time limit" in page
+    assert "25 → 1 operation:" in page and "def forward(self, &lt;x&gt;):" in page
+    assert 'href="/repros/00000000000000ab"' in page
+
+
 def test_a_run_of_accuracy_alone_says_what_it_has(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_results(store, "RUN", measure(**ACCURACY), measure(**ACCURACY | {"model": "b", "accuracy": "fail_accuracy"}))
     page = text_of(client, "/runs/RUN/results")
