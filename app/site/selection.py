@@ -15,6 +15,7 @@ from werkzeug.routing import MapAdapter
 
 from compileboard.app.analysis.models.series import FIELDS
 from compileboard.app.queries.fleet.trends import FILTERS
+from compileboard.collectors.store.rollups.summaries import SET
 
 # Parts of the dashboard that are forms, files or the machine's.
 _SERVER_PARTS = frozenset(
@@ -43,7 +44,7 @@ _KEYS: dict[str, frozenset[str]] = {
     "incidents.index": frozenset(("suite", "cursor", "state", "status", "direction")),
     "runs.index": frozenset(("suite", "cursor")),
     "run.show": frozenset(("tab", "view", "cursor")),
-    "models.index": frozenset(("suite", "cursor")),
+    "models.index": frozenset((*SET, "cursor", "view")),
     "models.show": frozenset(FIELDS),
     "trends.index": frozenset((*FILTERS, "metric", "model", "function", "break", "category")),
     "compare.index": frozenset(("base", "new", "metric")),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from compileboard.app.analysis.labels import Word
 from compileboard.app.format import format_number
@@ -36,6 +37,26 @@ ACCURACIES = {
     "eager_variation": Word("pass, eager varies", "quiet", "Two eager runs differ; HUD counts it as passed."),
     "fail_accuracy": Word("wrong answer", "bad", "Outputs differ from eager mode."),
 }
+
+
+class JudgedResult(Protocol):
+    """What tells whether a result is wrong or slow."""
+
+    @property
+    def status(self) -> str:
+        """Return what became of it."""
+
+    @property
+    def accuracy(self) -> str | None:
+        """Return its accuracy check's result."""
+
+    @property
+    def speedup(self) -> float | None:
+        """Return its speedup."""
+
+    @property
+    def speedup_high(self) -> float | None:
+        """Return where the speedup's interval ends."""
 
 
 def describe_status(row: ResultFields) -> Word:
@@ -80,12 +101,12 @@ def describe_verdict(row: ResultRow) -> Word | None:
     return describe_accuracy(row.accuracy)
 
 
-def is_wrong(row: ResultRow) -> bool:
+def is_wrong(row: JudgedResult) -> bool:
     """Return whether the accuracy check saw a wrong answer, or failed."""
     return is_wrong_answer(row.accuracy)
 
 
-def is_slower(row: ResultFields) -> bool:
+def is_slower(row: JudgedResult) -> bool:
     """Return True where eager mode is faster beyond noise: by the 95% interval, without one by HUD's 5%."""
     if row.speedup is None:
         return False
@@ -99,7 +120,7 @@ def describe_missing(row: ResultRow) -> str:
     return {"failed": "failed", "skipped": "skipped", "not_run": "not run"}.get(row.status, "not measured")
 
 
-def describe_speedup(row: ResultRow) -> Word | None:
+def describe_speedup(row: ResultFields) -> Word | None:
     """Return whether a speedup is more than noise; None where there is none, or no interval."""
     low, high = row.speedup_low, row.speedup_high
     if row.speedup is None or low is None or high is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from compileboard.app.analysis.models.labels import describe_speedup, is_slower, is_wrong
+from compileboard.app.analysis.models.labels import JudgedResult, describe_speedup, is_slower, is_wrong
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.queries.page import Page, check_order, decode_cursor, encode_cursor
 from compileboard.collectors.store.rollups.results import ResultRow
@@ -34,7 +34,7 @@ def _severity(result: ResultRow) -> int:
     return 3 if result.status == "measured" and is_wrong(result) else _CONCERN.get(result.status, 0)
 
 
-def rank_result(result: ResultRow) -> tuple[int, float]:
+def rank_result(result: JudgedResult) -> tuple[int, float]:
     """Return how bad a result is: failed, wrong, slower beyond noise, not started, the rest; of these the slowest."""
     is_measured = result.status == "measured"
     if is_measured and not is_wrong(result):

@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from compileboard.app.analysis.models.matrix import Cell, SuiteMatrix
 from compileboard.app.analysis.models.series import ModelSeries, read_name
 from compileboard.app.analysis.models.table import DEFAULT_ORDER, ORDERS, cut_page, sort_results
 from compileboard.app.api.answers import PageQuery, find_run, operation, refuse
 from compileboard.app.db import get_engine, get_reader
-from compileboard.app.queries.fields import SORT_HELP
-from compileboard.app.queries.fleet.models import ModelFilter, list_models
+from compileboard.app.queries.fields import SORT_HELP, Count, TimeUs
+from compileboard.app.queries.fleet.models import STATUSES, ModelFilter, list_models
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.parameters import SuiteName, order_by
 from compileboard.app.queries.run.models import list_results as read_results
 from compileboard.app.queries.run.run import RunDetail
+from compileboard.app.schema import one_of
 from compileboard.app.screens.fleet.models import (
     ResultJson,
     SeriesFields,
+    SetFields,
     build_model_history,
+    build_models,
     make_result,
 )
 
@@ -66,6 +70,77 @@ def list_newest(selection: ModelFilter, order: ModelSort, page: PageQuery) -> Pa
         find_run(selection.run)
     rows = sort_results(list_models(get_engine(), selection), order.sort)
     return cut_page(rows, page.cursor, page.limit).map(make_result)
+
+
+@dataclass(frozen=True)
+class MatrixColumnJson(SetFields):
+    """One experiment of one configuration."""
+
+    experiment: Annotated[str, "The experiment."]
+    status_counts: Annotated[dict[str, Count], "How many models have each status, of all pages."]
+
+
+@dataclass(frozen=True)
+class MatrixCellJson:
+    """What became of one experiment of one model."""
+
+    column: Annotated[Count, "Place of its column among the suite's, from 0."]
+    state: Annotated[str, "Its state in words, as the page has it."]
+    numbers: Annotated[str, "The numbers that matter most, written out."]
+    status: Annotated[str, one_of(STATUSES), "What became of it."]
+    reason: Annotated[str | None, "Upstream's status of a failure, or the reason."]
+    message: Annotated[str | None, "The exception's own line."]
+    batch_size: Annotated[int | None, "Batch size."]
+    run_id: Annotated[str, "The run that it is of."]
+    time_us: Annotated[TimeUs, "When it was measured."]
+
+
+@dataclass(frozen=True)
+class MatrixRowJson:
+    """One model."""
+
+    model: Annotated[str, "Its name."]
+    cells: Annotated[list[MatrixCellJson], "What was measured, in the order of the columns."]
+
+
+@dataclass(frozen=True)
+class MatrixJson:
+    """One suite: its models by the experiments of its configurations."""
+
+    suite: Annotated[str, "The suite."]
+    model_count: Annotated[Count, "Models of all pages."]
+    columns: Annotated[list[MatrixColumnJson], "One for each experiment of each configuration."]
+    rows: Annotated[list[MatrixRowJson], "The models of this page, the worst first."]
+
+
+@operation("/matrix")
+def list_matrices(selection: ModelFilter, page: PageQuery) -> Page[MatrixJson]:
+    """List the state of each experiment of each configuration, a matrix a suite; a page is of models."""
+    if selection.run:
+        find_run(selection.run)
+    screen = build_models(get_engine(), selection, None, page.cursor, page.limit, "matrix")
+    return Page(tuple(_make_matrix(matrix) for matrix in screen.matrices), screen.next_cursor)
+
+
+def _make_matrix(matrix: SuiteMatrix) -> MatrixJson:
+    columns = [
+        MatrixColumnJson(**column.fields, experiment=column.experiment, status_counts=dict(counts))
+        for column, counts in zip(matrix.columns, matrix.state_counts)
+    ]
+    rows = [
+        MatrixRowJson(
+            row.model,
+            [_make_cell(number, cell) for number, cells in enumerate(row.cells) for cell in cells],
+        )
+        for row in matrix.rows
+    ]
+    return MatrixJson(matrix.suite, matrix.model_count, columns, rows)
+
+
+def _make_cell(column: int, cell: Cell) -> MatrixCellJson:
+    result = cell.result
+    own = {name: getattr(result, name) for name in ("status", "reason", "message", "batch_size", "run_id", "time_us")}
+    return MatrixCellJson(column, cell.state.word, cell.numbers, **own)
 
 
 @operation("/models/<path:name>")

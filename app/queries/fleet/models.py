@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
+from compileboard.app.analysis.models.matrix import BriefResult
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.parameters import (
     OTHER_KEYS,
     BackendName,
     DeviceName,
     DtypeName,
+    HardwareName,
     ModeName,
     Parameter,
     SuiteName,
@@ -19,6 +21,7 @@ from compileboard.app.queries.parameters import (
     read_query,
 )
 from compileboard.app.queries.run_rows import MOST_RESULTS, RESULTS_SQL
+from compileboard.app.schema import Keywords
 from compileboard.collectors.store.rollups.results import (
     COLUMNS,
     ExperimentResult,
@@ -32,20 +35,30 @@ from compileboard.collectors.store.rollups.summaries import HUD_PASSING
 
 STATUSES = ("measured", "failed", "skipped", "not_run")
 ACCURACIES = ("pass", "fail", "skipped", "not_measured")
-_SERIES_FILTERS = ("suite", "mode", "dtype", "device", "backend")
+_SERIES_FILTERS = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
 # Of one model: 2 000 runs of 10 series.
 MOST_HISTORY = 20_000
+_IDENTITY = BriefResult._fields.index("model") + 1  # the configuration and the model
 
 _WANTED = """
   (:suite is null or s.suite = :suite)
   and (:mode is null or s.mode = :mode)
   and (:dtype is null or s.dtype = :dtype)
   and (:device is null or s.device = :device)
+  and (:hardware is null or s.hardware = :hardware)
   and (:backend is null or s.backend = :backend)
+  and (:dynamic is null or s.dynamic = :dynamic)
+  and (:world_size is null or s.world_size = :world_size)
   and (:q is null or instr(lower(s.model), lower(:q)) or instr(lower(s.suite), lower(:q)))
 """
+# In the order of BriefResult.
+_BRIEF = """
+  s.suite, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype, nullif(s.device, '') as device,
+  nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic, s.world_size, s.model,
+  nullif(s.batch_size, 0) as batch_size, x.experiment, x.id, x.status, x.accuracy, x.speedup, x.speedup_high, x.time_us
+"""
 # The experiments of a series, each one step further in results_series; then the newest result of each.
-LATEST_SQL = f"""
+_LATEST = f"""
 with recursive newest (series_id, experiment) as (
   select s.id, (select min(r.experiment) from results as r where r.series_id = s.id)
   from series as s
@@ -57,7 +70,7 @@ with recursive newest (series_id, experiment) as (
   from newest as n
   where n.experiment is not null
 )
-select {COLUMNS}
+select {{columns}}
 from newest as n
 join series as s on s.id = n.series_id
 join results as x on x.id = (
@@ -72,6 +85,24 @@ where n.experiment is not null
 order by x.id
 limit :limit
 """  # noqa: S608  own texts only
+LATEST_SQL = _LATEST.format(columns=COLUMNS)
+LATEST_BRIEF_SQL = _LATEST.format(columns=_BRIEF)
+RUN_BRIEF_SQL = f"""
+select {_BRIEF}
+from results as x
+join series as s on s.id = x.series_id
+where x.run_id = :run_id
+  and {_WANTED}
+limit :limit
+"""  # noqa: S608
+LISTED_SQL = f"""
+select {COLUMNS}
+from $each(:ids) as wanted
+join results as x on x.id = wanted.value
+join series as s on s.id = x.series_id
+order by x.id
+limit :limit
+"""  # noqa: S608
 HISTORY_SQL = f"""
 select {COLUMNS}
 from series as s
@@ -82,9 +113,9 @@ order by x.time_us desc, x.id desc
 limit :limit
 """  # noqa: S608
 CHOICES_SQL = """
-select distinct suite, mode, dtype, device, backend
+select distinct suite, mode, dtype, device, hardware, backend, world_size
 from series
-order by suite, mode, dtype, device, backend
+order by suite, mode, dtype, device, hardware, backend, world_size
 limit 10000
 """
 RUNS_SQL = """
@@ -107,7 +138,18 @@ class ModelFilter:
     mode: ModeName = None
     dtype: DtypeName = None
     device: DeviceName = None
+    hardware: HardwareName = None
     backend: BackendName = None
+    dynamic: Annotated[
+        bool | None, Parameter(choices=("no", "yes"), read=lambda _name, text: text == "yes"), "With dynamic shapes."
+    ] = None
+    world_size: Annotated[
+        int | None,
+        Parameter(expected="a number from 1 to 1000000"),
+        Keywords(minimum=1, maximum=1_000_000),
+        "Ranks that it ran on.",
+    ] = None
+    experiment: Annotated[str | None, "An experiment: `accuracy`, `export`. Its results alone."] = None
     status: Annotated[str | None, Parameter(choices=STATUSES), "What became of the model."] = None
     accuracy: Annotated[str | None, Parameter(choices=ACCURACIES), "Result of its accuracy check."] = None
     run: Annotated[str | None, "A run's id: its results instead of the newest of each model."] = None
@@ -124,7 +166,9 @@ class ModelChoices:
     modes: tuple[str, ...]
     dtypes: tuple[str, ...]
     devices: tuple[str, ...]
+    hardware: tuple[str, ...]
     backends: tuple[str, ...]
+    world_sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -147,14 +191,22 @@ def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KE
 
 def list_models(engine: Engine, selection: ModelFilter) -> list[ResultRow]:
     """List the newest result of each model and metric set, or all of one run's, by suite and model."""
-    if selection.run:
-        of_run = engine.stream(RESULTS_SQL, {"run_id": selection.run, "limit": MOST_RESULTS})
-        measured = [result for result in read_measured(of_run) if _fits(result, selection)]
-    else:
-        measured = list_newest(engine, selection)
+    return filter_rows(merge_results(list_measured(engine, selection)), selection)
+
+
+def list_measured(engine: Engine, selection: ModelFilter) -> list[ExperimentResult]:
+    """List the newest of each experiment of each model, or all of one run's, whatever became of it."""
+    if not selection.run:
+        return list_newest(engine, selection)
+    of_run = engine.stream(RESULTS_SQL, {"run_id": selection.run, "limit": MOST_RESULTS})
+    return [result for result in read_measured(of_run) if _fits(result, selection)]
+
+
+def filter_rows(rows: Iterable[ResultRow], selection: ModelFilter) -> list[ResultRow]:
+    """Filter rows by what became of them."""
     return [
         row
-        for row in merge_results(measured)
+        for row in rows
         if selection.status in (None, row.status) and selection.accuracy in (None, judge_answer(row))
     ]
 
@@ -162,15 +214,70 @@ def list_models(engine: Engine, selection: ModelFilter) -> list[ResultRow]:
 def judge_answer(row: ResultRow) -> str:
     """Return which of ACCURACIES a row's answer is; a verdict that upstream adds later passes if its name begins so."""
     if row.accuracy is not None:
-        return "pass" if row.accuracy in HUD_PASSING or row.accuracy.startswith("pass") else "fail"
+        return _judge(row.accuracy)
     status = None if row.judge is None else row.judge.status
     return {"failed": "fail", "skipped": "skipped"}.get(status or "", "not_measured")
 
 
+def _judge(accuracy: str) -> str:
+    return "pass" if accuracy in HUD_PASSING or accuracy.startswith("pass") else "fail"
+
+
 def list_newest(engine: Engine, selection: ModelFilter) -> list[ExperimentResult]:
     """List what each experiment said last of each model, from whichever run."""
-    values = {key: getattr(selection, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
-    return filter_newest(read_measured(engine.stream(LATEST_SQL, values)))
+    newest = filter_newest(read_measured(engine.stream(LATEST_SQL, _bind(selection))))
+    return [result for result in newest if selection.experiment in (None, result.experiment)]
+
+
+def _bind(selection: ModelFilter) -> dict[str, Any]:
+    return {key: getattr(selection, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
+
+
+def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResult]:
+    """List the same as `list_measured` in brief: reading every column of thousands of results takes 0.1 s and more."""
+    if selection.run:
+        rows = engine.stream(RUN_BRIEF_SQL, _bind(selection) | {"run_id": selection.run})
+    else:
+        rows = engine.stream(LATEST_BRIEF_SQL, _bind(selection))
+    results = list(map(BriefResult._make, rows))
+    if selection.experiment:
+        results = [result for result in results if result.experiment == selection.experiment]
+    if selection.run:
+        return results
+    newest: dict[tuple[Any, ...], BriefResult] = {}
+    for result in results:
+        size = result.batch_size if result.experiment == "performance" else None
+        key = (result[:_IDENTITY], result.experiment, size)
+        known = newest.get(key)
+        if known is None or (known.time_us, known.id) < (result.time_us, result.id):
+            newest[key] = result
+    return list(newest.values())
+
+
+def match_models(results: Iterable[BriefResult], selection: ModelFilter) -> set[tuple[str, str]]:
+    """Return suites with their models of which some result has the status, and some configuration the answer."""
+    answers: dict[tuple[Any, ...], str] = {}
+    of_status = set()
+    for result in results:
+        if selection.status in (None, result.status):
+            of_status.add((result.suite, result.model))
+        answer = _judge_brief(result)
+        if answer != "not_measured" or result[:_IDENTITY] not in answers:
+            answers[result[:_IDENTITY]] = answer
+    of_answer = {(key[0], key[-1]) for key, answer in answers.items() if selection.accuracy in (None, answer)}
+    return of_status & of_answer
+
+
+def _judge_brief(result: BriefResult) -> str:
+    if result.accuracy is not None:
+        return _judge(result.accuracy)
+    status = result.status if result.experiment == "accuracy" else ""
+    return {"failed": "fail", "skipped": "skipped"}.get(status, "not_measured")
+
+
+def list_results_of(engine: Engine, ids: Sequence[int]) -> list[ExperimentResult]:
+    """List results by their ids."""
+    return list(read_measured(engine.stream(LISTED_SQL, {"ids": list(ids), "limit": len(ids)})))
 
 
 def filter_newest(measured: Iterable[ExperimentResult]) -> list[ExperimentResult]:
@@ -187,7 +294,10 @@ def filter_newest(measured: Iterable[ExperimentResult]) -> list[ExperimentResult
 def _fits(result: ExperimentResult, selection: ModelFilter) -> bool:
     text = (selection.q or "").lower()
     named = text in result.model.lower() or text in result.suite.lower()
-    return named and all(getattr(selection, key) in (None, getattr(result, key)) for key in _SERIES_FILTERS)
+    experiment = selection.experiment in (None, result.experiment)
+    return (
+        named and experiment and all(getattr(selection, key) in (None, getattr(result, key)) for key in _SERIES_FILTERS)
+    )
 
 
 def list_history(
@@ -204,7 +314,7 @@ def list_history(
 
 def list_model_choices(engine: Engine) -> ModelChoices:
     """List what results can be filtered by."""
-    columns = list(zip(*engine.rows(CHOICES_SQL))) or [()] * 5
+    columns = list(zip(*engine.rows(CHOICES_SQL))) or [()] * 7
     return ModelChoices(*(tuple(sorted({value for value in column if value})) for column in columns))
 
 

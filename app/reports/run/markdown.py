@@ -11,6 +11,7 @@ from compileboard.app.analysis.models.labels import (
     describe_status,
     describe_verdict,
 )
+from compileboard.app.analysis.models.matrix import SuiteMatrix
 from compileboard.app.analysis.models.table import ConfigurationResults
 from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.format import (
@@ -101,6 +102,8 @@ def write_results(reported: ReportedResults | None) -> list[str]:
     lines = [
         f"### Benchmark results{f' (the first {MOST_ROWS} of {format_count(count)})' if count > MOST_ROWS else ''}"
     ]
+    for matrix in shown.matrices:
+        lines += ["", f"#### {prose(matrix.suite)}", "", *_write_matrix(matrix)]
     for configuration in shown.configurations:
         rows = configuration.listed[:left_count]
         left_count -= len(rows)
@@ -109,6 +112,18 @@ def write_results(reported: ReportedResults | None) -> list[str]:
         lines += ["", f"#### {prose(configuration.label)}", "", *_sum_up(configuration), ""]
         lines += table(_COLUMNS, [_row(row) for row in rows])
     return lines
+
+
+def _write_matrix(matrix: SuiteMatrix) -> list[str]:
+    columns = [f"{column.label}: {column.name}" for column in matrix.columns]
+    rows = [
+        [
+            row.model,
+            *("; ".join(f"{cell.state.word} {cell.numbers}".strip() for cell in cells) or "–" for cells in row.cells),
+        ]
+        for row in matrix.rows[:MOST_ROWS]
+    ]
+    return table(("Model", *columns), rows)
 
 
 def _sum_up(configuration: ConfigurationResults) -> list[str]:

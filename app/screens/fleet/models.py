@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
+from compileboard.app.analysis.models.matrix import (
+    BriefResult,
+    SuiteMatrix,
+    build_matrices,
+    has_several_configurations,
+    order_models,
+)
 from compileboard.app.analysis.models.series import ModelSeries, Point, choose_series, split_series
 from compileboard.app.analysis.models.table import (
     DEFAULT_ORDER,
@@ -21,11 +28,15 @@ from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.models import (
     STATUSES,
     ModelFilter,
+    list_brief_results,
     list_history,
     list_models,
+    list_results_of,
+    match_models,
 )
 from compileboard.app.queries.fleet.repros import ReproRow, list_repros
 from compileboard.app.queries.fleet.trends import TrendRun, list_trend_runs
+from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import (
     ResultParts,
     TaskBreak,
@@ -123,13 +134,15 @@ def make_result(row: ResultRow) -> ResultJson:
 
 @dataclass(frozen=True)
 class ResultsScreen:
-    """One page of results in an order, a table a configuration; a summary is of all rows of its configuration."""
+    """One page of results: a matrix a suite, or in an order a table a configuration, with a summary of all its rows."""
 
     configurations: Sequence[ConfigurationResults]
     result_count: int
     model_count: int
     next_cursor: str | None
     order: str
+    matrices: Sequence[SuiteMatrix] = ()
+    has_views: bool = False  # as a matrix and as numbers
 
     @property
     def listed(self) -> Sequence[ConfigurationResults]:
@@ -180,14 +193,54 @@ class UnknownModelError(LookupError):
     """A model, a series or a point that the database does not have."""
 
 
-def build_models(
-    engine: Engine, selected: ModelFilter, order: str | None, cursor: str | None, limit_count: int
-) -> ResultsScreen:
-    """Build the newest results of the models of a filter, or those of one run.
+VIEWS = ("matrix", "numbers")
 
-    Raises: FilterError if the order or the cursor cannot be used.
+
+def build_models(
+    engine: Engine,
+    selected: ModelFilter,
+    order: str | None,
+    cursor: str | None,
+    limit_count: int,
+    view: str | None = None,
+) -> ResultsScreen:
+    """Build the newest results of the models of a filter, or those of one run: as a matrix, or as numbers.
+
+    Raises: FilterError if the order, the view or the cursor cannot be used.
     """
-    return build_results_screen(list_models(engine, selected), order, cursor, limit_count)
+    if view and view not in VIEWS:
+        raise FilterError(f"view: {view[:40]!r} is not one of {', '.join(VIEWS)}")
+    if view != "numbers":
+        results = list_brief_results(engine, selected)
+        if view == "matrix" or has_several_configurations(results):
+            return build_matrix_screen(engine, results, selected, cursor, limit_count)
+    screen = build_results_screen(list_models(engine, selected), order, cursor, limit_count)
+    return replace(screen, has_views=view == "numbers")
+
+
+def build_matrix_screen(
+    engine: Engine, results: Sequence[BriefResult], selected: ModelFilter, cursor: str | None, limit_count: int
+) -> ResultsScreen:
+    """Build one page of matrices: of the models that a filter by status or accuracy leaves, all experiments.
+
+    Raises: FilterError if the cursor cannot be used.
+    """
+    models = order_models(results)
+    if selected.status or selected.accuracy:
+        left = match_models(results, selected)
+        models = [model for model in models if model in left]
+    page = cut_page(models, cursor, limit_count)
+    chosen = set(page.rows)
+    listed = [result.id for result in results if (result.suite, result.model) in chosen]
+    return ResultsScreen(
+        configurations=(),
+        result_count=len(results) if models else 0,
+        model_count=len(models),
+        next_cursor=page.next,
+        order=DEFAULT_ORDER,
+        matrices=build_matrices(results, list_results_of(engine, listed), page.rows),
+        has_views=True,
+    )
 
 
 def build_results_screen(

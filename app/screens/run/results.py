@@ -1,13 +1,17 @@
-"""What one run measured: the page's results and, for reports, those that need a look first with their failures."""
+"""What one run measured, for reports: its results, and those that need a look first with their failures."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from compileboard.app.analysis.models.matrix import build_matrices, has_several_configurations, list_brief, order_models
 from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured
-from compileboard.app.screens.fleet.models import ResultsScreen, build_results_screen
+from compileboard.app.screens.fleet.models import (
+    ResultsScreen,
+    build_results_screen,
+)
 from compileboard.collectors.store.rollups.results import ExperimentResult, merge_results
 
 MOST_RESULTS = 300
@@ -23,16 +27,6 @@ class ReportedResults:
     failed_count: int
 
 
-def build_results(
-    reader: sqlite3.Connection, run_id: str, order: str | None, cursor: str | None, limit_count: int
-) -> ResultsScreen:
-    """Read what a run measured, one page of it in an order.
-
-    Raises: FilterError if the order or the cursor cannot be used.
-    """
-    return build_results_screen(merge_results(list_measured(reader, run_id)), order, cursor, limit_count)
-
-
 def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedResults | None:
     """Read what a report has of a run's results, None where it measured nothing."""
     measured = list_measured(reader, run_id)
@@ -40,8 +34,13 @@ def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedR
         return None
     failed = [result for result in measured if result.status == "failed"]
     parts = ((result, get_result_parts(reader, result.id)) for result in failed[:MOST_FAILED])
+    results = build_results_screen(merge_results(measured), None, None, MOST_RESULTS)
+    brief = list_brief(measured)
+    if has_several_configurations(brief):
+        models = order_models(brief)[:MOST_RESULTS]
+        results = replace(results, matrices=build_matrices(brief, measured, models))
     return ReportedResults(
-        results=build_results_screen(merge_results(measured), None, None, MOST_RESULTS),
+        results=results,
         failures=[(result, part) for result, part in parts if part is not None],
         failed_count=len(failed),
     )

@@ -13,25 +13,26 @@ from compileboard.app.analysis.models.series import FIELDS, ModelSeries, read_na
 from compileboard.app.analysis.models.table import rank_result
 from compileboard.app.charts.models import chart_history
 from compileboard.app.db import get_engine, get_reader, get_settings
-from compileboard.app.format import format_time
+from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.models import (
     ACCURACIES,
     FILTERS,
     STATUSES,
+    ModelFilter,
     list_bench_runs,
     list_model_choices,
     read_model_filter,
 )
 from compileboard.app.queries.page import check_limit
-from compileboard.app.queries.parameters import check_keys
+from compileboard.app.queries.parameters import OTHER_KEYS, check_keys
 from compileboard.app.screens.fleet.models import (
     UnknownModelError,
     build_model,
     build_models,
 )
-from compileboard.app.screens.run.results import build_results
 from compileboard.app.web.run.shell import find_run, render_run
 from compileboard.collectors.contract.categories import label_category
+from compileboard.collectors.store.rollups.results import ALONE, LEADING
 
 blueprint = Blueprint("models", __name__)
 
@@ -53,6 +54,7 @@ def _add_converter(state: BlueprintSetupState) -> None:
     state.app.url_map.converters["name"] = NameConverter
 
 
+EXPERIMENTS = (*LEADING, *ALONE, "caching_precompile", "tolerance", "coverage", "overhead", "shapes")
 SORTS = (
     ("worst", "worst first"),
     ("model.asc", "by name"),
@@ -68,29 +70,31 @@ SORTS = (
 )
 
 
-def _read_page() -> tuple[str | None, str | None, int]:
-    """Read order, cursor and length of a page of results.
+def _read_page() -> tuple[str | None, str | None, int, str | None]:
+    """Read order, cursor, length and view of a page of results.
 
     Raises: FilterError if the length cannot be used.
     """
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
-    return request.args.get("sort"), request.args.get("cursor"), limit_count
+    return request.args.get("sort"), request.args.get("cursor"), limit_count, request.args.get("view")
 
 
 @blueprint.get("/models")
 def index() -> str:
     """List models with their newest results, or with one run's."""
     engine = get_engine()
-    selected = read_model_filter(request.args)
+    selected = read_model_filter(request.args, (*OTHER_KEYS, "view"))
     if selected.run:
         find_run(selected.run)
     return render_template(
         "models/index.html",
         screen=build_models(engine, selected, *_read_page()),
         sorts=SORTS,
-        given={key: request.args.get(key, "") for key in FILTERS},
+        given={key: request.args.get(key, "") for key in (*FILTERS, "view")},
         filtered=any(request.args.get(key) for key in FILTERS if key != "run"),
-        choices=list_model_choices(engine),
+        choices=(choices := list_model_choices(engine)),
+        world_sizes=[(str(size), format_plural(size, "rank")) for size in choices.world_sizes],
+        experiments=[(name, name.replace("_", " ")) for name in EXPERIMENTS],
         bench_runs=[(run.id, f"{run.name}, {format_time(run.started_us)[:16]}") for run in list_bench_runs(engine)],
         statuses=[(status, status.replace("_", " ")) for status in STATUSES],
         answered=[(accuracy, accuracy.replace("_", " ")) for accuracy in ACCURACIES],
@@ -101,7 +105,7 @@ def index() -> str:
 def show_run(run_id: str) -> str:
     """Show what one run measured."""
     detail = find_run(run_id)
-    screen = build_results(get_reader(), run_id, *_read_page())
+    screen = build_models(get_engine(), ModelFilter(run=run_id), *_read_page())
     return render_run(detail, "models/run.html", tab="results", screen=screen)
 
 

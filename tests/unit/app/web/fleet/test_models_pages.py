@@ -162,7 +162,7 @@ def test_a_summary_is_of_the_table_below_it_and_the_worst_table_comes_first(
 ) -> None:
     add_results(store, "OLD", measure(dtype="amp", values={"speedup": 0.5}), measure(model="b", dtype="amp"))
     add_results(store, "NEW", measure(values={"speedup": 2.0}), started_us=MLP.time_us + 10**9)
-    parts = text_of(client, "/models").split("<h2 ")[1:]
+    parts = text_of(client, "/models?view=numbers").split("<h2 ")[1:]
     assert ["amp" in parts[0], "float32" in parts[1], len(parts)] == [True, True, 2]
     assert "0.791×" in parts[0] and "2.000×" not in parts[0]
     assert re.findall("[0-9.]+× <span", parts[1]) == ["2.000× <span"]
@@ -173,7 +173,7 @@ def test_a_configuration_that_a_page_cuts_says_how_many_rows_are_here(
 ) -> None:
     slow = {"speedup": 0.5, "speedup_low": 0.4, "speedup_high": 0.6}
     add_results(store, "RUN", MLP, measure(model="slow", values=slow), measure(mode="training"))
-    page = text_of(client, "/runs/RUN/results?limit=1")
+    page = text_of(client, "/runs/RUN/results?limit=1&view=numbers")
     assert "1 of 2 rows here" in page and "<bdi>slow" in page and "<bdi>mlp" not in page
     following = client.get(re.findall('rel="next" href="([^"]+)"', page)[0].replace("&amp;", "&")).text
     assert "<bdi>mlp" in following and "training" not in following
@@ -291,7 +291,7 @@ def test_an_experiment_alone_is_said_to_be_and_the_timed_series_comes_first(
         experiment="coverage", backend="eager", values={"pct_ops": 1.0}, repeats={}, facts={"a": {"b": 1}}
     )
     add_results(store, "RUN", MLP, measure(**ACCURACY), counted)
-    page = text_of(client, "/models")
+    page = text_of(client, "/models?view=numbers")
     assert "· eager</h2>" in page and "coverage alone" in page
     assert '<span class="soft">1 of 1</span>' in page
     assert "1.250×" in text_of(client, "/models/mlp")

@@ -1,0 +1,258 @@
+"""A suite as one matrix: a row a model, a column for each experiment of each configuration, a state in each cell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from compileboard.app.analysis.labels import Word
+from compileboard.app.analysis.metrics import BY_NAME, format_short
+from compileboard.app.analysis.models.labels import describe_accuracy, describe_speedup, describe_status
+from compileboard.app.analysis.models.series import label_fields, query_fields
+from compileboard.app.analysis.models.table import rank_result
+from compileboard.collectors.store.rollups.results import ALONE, EXPORTS, LEADING, ExperimentResult
+from compileboard.collectors.store.rollups.summaries import SET
+
+_FIRST = (*LEADING, *ALONE, "caching_precompile")
+# What a cell shows of its numbers: the first two that were measured, each with what it is called there.
+_SHOWN = {
+    "speedup": "",
+    "scaling_efficiency": "efficiency ",
+    "quantized_error": "error ",
+    "package_bytes": "",
+    "second_process_latency_s": "second process ",
+    "export_latency_s": "",
+}
+_MOST_NUMBERS = 2
+_PLAIN = {"failed": "failed", "skipped": "skipped", "not_run": "not run"}
+
+
+class Column(NamedTuple):
+    """One experiment of one configuration. `label` is what tells the configuration from the suite's others."""
+
+    fields: Mapping[str, Any]
+    label: str
+    experiment: str
+
+    @property
+    def name(self) -> str:
+        """Return the experiment in words."""
+        return self.experiment.replace("_", " ")
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return what an address says to mean this configuration."""
+        return query_fields(self.fields)
+
+    @property
+    def filter(self) -> dict[str, str]:
+        """Return the same without what is not recorded, which no filter asks for."""
+        return {name: value for name, value in self.query.items() if value}
+
+
+class Cell(NamedTuple):
+    """What became of one experiment: its state in words, and the numbers that matter most."""
+
+    result: ExperimentResult
+    state: Word
+    numbers: str
+
+    @property
+    def query(self) -> str:
+        """Return what an address says beside the configuration to mean this result's point."""
+        return "&" + urlencode({"batch_size": self.result.batch_size or "", "run": self.result.run_id})
+
+    @property
+    def anchor(self) -> str:
+        """Return where on the model's page it is told: its failure, or the point."""
+        return f"failure-{self.result.id}" if self.result.status == "failed" else "point"
+
+
+class MatrixRow(NamedTuple):
+    """One model: for each column its cells, one a batch size, none where it was not measured so."""
+
+    model: str
+    cells: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True)
+class SuiteMatrix:
+    """One suite; `rows` are the models of this page, the counts are of all of them."""
+
+    suite: str
+    columns: Sequence[Column]
+    rows: Sequence[MatrixRow]
+    model_count: int
+    state_counts: Sequence[Mapping[str, int]]  # of each column, by status
+
+    @cached_property
+    def groups(self) -> Sequence[tuple[Column, int]]:
+        """Return the first column of each configuration, and how many it has."""
+        groups: list[list[Any]] = []
+        for column in self.columns:
+            if groups and groups[-1][0].fields == column.fields:
+                groups[-1][1] += 1
+            else:
+                groups.append([column, 1])
+        return [(column, count) for column, count in groups]
+
+    @property
+    def common_label(self) -> str:
+        """Return what all configurations have in common."""
+        common, _different = _part_fields([column.fields for column in self.columns])
+        return "" if len(self.groups) == 1 else _label(common)
+
+
+class BriefResult(NamedTuple):
+    """What a matrix needs of results that are not on its page; the first ones are SET and what stands beside it."""
+
+    suite: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    hardware: str | None
+    backend: str | None
+    dynamic: int
+    world_size: int
+    model: str
+    batch_size: int | None
+    experiment: str
+    id: int
+    status: str
+    accuracy: str | None
+    speedup: float | None
+    speedup_high: float | None
+    time_us: int
+
+    @property
+    def configuration(self) -> tuple[Any, ...]:
+        """Return the values of SET."""
+        return self[: len(SET)]
+
+
+def list_brief(measured: Iterable[ExperimentResult]) -> list[BriefResult]:
+    """Return results in brief."""
+    return [BriefResult(*[getattr(result, name) for name in BriefResult._fields]) for result in measured]
+
+
+def has_several_configurations(results: Iterable[BriefResult]) -> bool:
+    """Return True if a suite was measured in more than one configuration."""
+    keys = {result[: len(SET)] for result in results}
+    return len(keys) > len({key[0] for key in keys})
+
+
+def order_models(results: Sequence[BriefResult]) -> list[tuple[str, str]]:
+    """Return suites with their models, the suite and in it the model with the worst result first."""
+    worst: dict[tuple[str, str], tuple[int, float]] = {}
+    for result in results:
+        rank = rank_result(result)
+        key = (result.suite, result.model)
+        if key not in worst or rank > worst[key]:
+            worst[key] = rank
+    suites: dict[str, tuple[int, float]] = {}
+    for (suite, _model), rank in worst.items():
+        suites[suite] = max(rank, suites.get(suite, rank))
+    ordered = sorted(worst, key=lambda key: (key[0], key[1].lower()))
+    return sorted(ordered, key=lambda key: (suites[key[0]], key[0], worst[key]), reverse=True)
+
+
+def build_matrices(
+    results: Iterable[BriefResult], listed: Sequence[ExperimentResult], models: Sequence[tuple[str, str]]
+) -> list[SuiteMatrix]:
+    """Build a matrix for each suite of the models asked for, in their order; `listed` has their results."""
+    models_by_suite: dict[str, list[str]] = {}
+    for suite, model in models:
+        models_by_suite.setdefault(suite, []).append(model)
+    counts: dict[str, dict[tuple[tuple[Any, ...], str], Counter[str]]] = {suite: {} for suite in models_by_suite}
+    names: dict[str, set[str]] = {suite: set() for suite in models_by_suite}
+    for result in results:
+        if result.suite in counts:
+            key = (result[: len(SET)], result.experiment)
+            counts[result.suite].setdefault(key, Counter())[result.status] += 1
+            names[result.suite].add(result.model)
+    return [
+        _build_matrix(
+            suite, counts[suite], [result for result in listed if result.suite == suite], chosen, len(names[suite])
+        )
+        for suite, chosen in models_by_suite.items()
+    ]
+
+
+def _build_matrix(
+    suite: str,
+    counts: Mapping[tuple[tuple[Any, ...], str], Counter[str]],
+    listed: Iterable[ExperimentResult],
+    models: Sequence[str],
+    model_count: int,
+) -> SuiteMatrix:
+    first: dict[tuple[Any, ...], tuple[int, str]] = {}
+    for key, experiment in counts:
+        first[key] = min(_rank(experiment), first.get(key, _rank(experiment)))
+    _common, different = _part_fields([dict(zip(SET, key)) for key in first])
+    ordered = sorted(
+        counts, key=lambda pair: (_order_configuration(pair[0]), first[pair[0]], str(pair[0]), _rank(pair[1]))
+    )
+    columns = []
+    for key, experiment in ordered:
+        fields = dict(zip(SET, key)) | {"dynamic": bool(key[SET.index("dynamic")])}
+        label = _label({name: value for name, value in fields.items() if name in different or name == "backend"})
+        columns.append(Column(fields, label, experiment))
+    cells: dict[tuple[str, tuple[Any, ...]], list[Cell]] = {}
+    for result in listed:
+        key = tuple([getattr(result, name) for name in SET])
+        cells.setdefault((result.model, (key, result.experiment)), []).append(_make_cell(result))
+    rows = [MatrixRow(model, [cells.get((model, pair), ()) for pair in ordered]) for model in models]
+    return SuiteMatrix(suite, columns, rows, model_count, [counts[pair] for pair in ordered])
+
+
+def _make_cell(result: ExperimentResult) -> Cell:
+    numbers = [
+        label + format_short(BY_NAME[name], value)
+        for name, label in _SHOWN.items()
+        if (value := getattr(result, name)) is not None
+    ]
+    if result.batch_size and result.experiment == "batch_size":
+        numbers.append(f"batch {result.batch_size}")
+    return Cell(result, describe_result(result), " · ".join(numbers[:_MOST_NUMBERS]))
+
+
+def describe_result(result: ExperimentResult) -> Word:
+    """Return the state of one experiment in few words; the whole reason is its meaning."""
+    if result.status != "measured":
+        word = describe_status(result)
+        if result.status == "failed":
+            if result.experiment in EXPORTS and result.reason == "fail_to_run":
+                word = word._replace(word="failed: does not run")
+            return word if not result.message else word._replace(meaning=result.message[:300])
+        return word._replace(word=_PLAIN.get(result.status, result.status), meaning=word.word)
+    if result.accuracy is not None:
+        return describe_accuracy(result.accuracy)
+    return describe_speedup(result) or Word("measured", "good", "Measured.")
+
+
+def _order_configuration(key: Sequence[Any]) -> tuple[int, str]:
+    """Return what configurations are ordered by: one process first, inference first."""
+    fields = dict(zip(SET, key))
+    return fields["world_size"], fields["mode"] or ""
+
+
+def _rank(experiment: str) -> tuple[int, str]:
+    return (_FIRST.index(experiment) if experiment in _FIRST else len(_FIRST), experiment)
+
+
+def _part_fields(configurations: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], set[str]]:
+    """Return what configurations have in common, and the names of what differs."""
+    different = {name for name in SET if len({str(fields[name]) for fields in configurations}) > 1}
+    common = (
+        {name: value for name, value in configurations[0].items() if name not in different} if configurations else {}
+    )
+    return common, different
+
+
+def _label(fields: Mapping[str, Any]) -> str:
+    empty: dict[str, Any] = dict.fromkeys(SET) | {"dynamic": False, "world_size": 1}
+    return label_fields(empty | {name: value for name, value in fields.items() if name != "suite"})

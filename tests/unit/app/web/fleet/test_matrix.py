@@ -1,0 +1,108 @@
+"""The matrix of a suite: models by experiments of configurations, a state in each cell, a link to its failure."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.unit.app.benched import ACCURACY, HOSTILE, MLP, add_results, measure
+from tests.unit.app.web.fleet.exported import MODELS, list_distributed, list_exported, list_hostile
+from tests.unit.app.web.test_hostile_text import _Seen
+
+
+@pytest.fixture
+def suite(store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", *list_exported(), *list_distributed())
+
+
+def read_cells(page: str) -> dict[tuple[str, str], str]:
+    """Return the text of each cell by model and column."""
+    cells = {}
+    for row in page.split('<th scope="row" class="results__model">')[1:]:
+        model = re.sub("<[^>]*>", "", row.partition("</th>")[0])
+        for label, cell in re.findall('<td[^>]*data-label="([^"]*)">(.*?)</td>', row, re.DOTALL):
+            cells[model, label] = " ".join(re.sub("<[^>]*>", "", cell).split())
+    return cells
+
+
+@pytest.mark.usefixtures("suite")
+@pytest.mark.parametrize("address", ["/models", "/runs/RUN/results"])
+def test_each_experiment_of_each_configuration_is_a_column_with_its_state(client: FlaskClient, address: str) -> None:
+    cells = read_cells(client.get(address).text)
+    assert {model for model, _column in cells} == set(MODELS)
+    assert cells["mlp", "inference · inductor, performance"] == "faster 1.25×"
+    assert cells["mlp", "inference · inductor, accuracy"] == "pass"
+    assert cells["mlp", "inference · inductor, caching precompile"] == "measured second process 5.1 s"
+    assert cells["mlp", "inference · aot_inductor, aot inductor"] == "pass 1.31× · 3.21 MB"
+    assert cells["branchy", "inference · export, export"] == "failed: does not run"
+    assert cells["mlp", "training · inductor_fsdp2/fully_shard · 8 ranks, performance"].endswith("efficiency 84%")
+    assert cells["conv", "training · inductor_fsdp2/fully_shard · 8 ranks, performance"] == "not measured"
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_cell_leads_to_its_failure(client: FlaskClient) -> None:
+    page = client.get("/models").text
+    (address,) = re.findall('href="([^"]*backend=export&[^"]*#failure-[^"]*)"', page)
+    address, _mark, anchor = address.replace("&amp;", "&").partition("#")
+    failure = client.get(address)
+    assert failure.status_code == 200 and f'id="{anchor}"' in failure.text
+    assert "GuardOnDataDependentSymNode" in failure.text
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_filter_by_status_leaves_the_models_with_all_their_experiments(client: FlaskClient) -> None:
+    cells = read_cells(client.get("/models?status=failed").text)
+    assert {model for model, _column in cells} == {"branchy"}
+    assert cells["branchy", "inference · inductor, accuracy"] == "pass"
+    assert "No models match" in client.get("/models?status=not_run").text
+    wrong = read_cells(client.get("/models?accuracy=fail").text)
+    assert {model for model, _column in wrong} == {"branchy"}
+
+
+@pytest.mark.usefixtures("suite")
+def test_filters_narrow_to_one_configurations_numbers_and_a_view_is_asked_for(client: FlaskClient) -> None:
+    assert 'id="configuration-1"' in client.get("/models?backend=aot_inductor").text
+    ranks = client.get("/models?world_size=8&backend=inductor_ddp/ddp_optimizer").text
+    assert 'id="configuration-1"' in ranks and 'id="configuration-2"' not in ranks
+    assert set(read_cells(client.get("/models?experiment=export&view=matrix").text)) == {
+        (model, "export, export") for model in MODELS
+    }
+    assert 'id="matrix-1"' not in client.get("/models?view=numbers").text
+    assert [client.get(f"/models?{query}").status_code for query in ("view=odd", "dynamic=odd", "world_size=x")] == [
+        400
+    ] * 3
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_matrix_is_paged_by_models_the_worst_first(client: FlaskClient) -> None:
+    page = client.get("/models?limit=3").text
+    assert next(iter(read_cells(page)))[0] == "branchy"
+    following = client.get(re.findall('rel="next" href="([^"]+)"', page)[0].replace("&amp;", "&")).text
+    models = {model for part in (page, following) for model, _column in read_cells(part)}
+    assert models == set(MODELS) and len({model for model, _column in read_cells(following)}) == 1
+
+
+def test_one_configuration_is_shown_as_numbers_and_batch_sizes_are_told_apart(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    add_results(store, "RUN", MLP, measure(**ACCURACY), measure(batch_size=64, values={"speedup": 2.0}))
+    assert 'id="matrix-1"' not in client.get("/models").text
+    cells = read_cells(client.get("/models?view=matrix").text)
+    assert cells["mlp", "inductor, performance"] == "faster 1.25× batch 8 measured 2× batch 64"
+
+
+def test_other_peoples_text_stays_text(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", *list_hostile())
+    for address in (
+        "/models",
+        "/models/mlp",
+        "/runs/RUN/results",
+        "/models/mlp?backend=export",
+        "/models/mlp?world_size=2",
+    ):
+        seen = _Seen(client.get(address).text)
+        assert [tag for tag, attributes in seen.tags if "onclick" in attributes] == [], address
+    assert HOSTILE not in client.get("/models").text
