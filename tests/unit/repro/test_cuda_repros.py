@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compileboard.collectors.repro.describing import list_answers
 from compileboard.collectors.repro.loading import load_path
+from compileboard.collectors.repro.minify.findings import load_minification
 from tests.tools.observed import ROOT
 
 CAPTURED = ROOT / "tests" / "data" / "repros" / "cuda"
@@ -37,7 +39,23 @@ def test_a_failure_on_cuda_is_captured_with_its_graph(name: str, kind: str, erro
 def test_values_of_cuda_inputs_are_kept_unless_the_device_failed() -> None:
     states = {
         path.name.removesuffix(".tar.gz"): {entry.values for entry in load_path(path).manifest.inputs}
-        for path in CAPTURED.iterdir()
+        for path in CAPTURED.glob("*.tar.gz")
     }
     with_values = {name for name, values in states.items() if values == {"kept"}}
     assert with_values == {"relu_compile_error", "relu_accuracy", "relu_accuracy_cudagraphs"}
+
+
+@pytest.mark.parametrize(
+    "name", ["relu_compile_error", "relu_runtime_error", "relu_accuracy", "relu_accuracy_cudagraphs"]
+)
+def test_a_failure_on_cuda_was_minified_to_its_operation(name: str) -> None:
+    whole = load_path(CAPTURED / f"{name}.tar.gz")
+    (result,) = list_answers(whole)
+    answer = load_minification(result["detail"])
+    assert (answer.nodes_before, answer.nodes_after, answer.operations) == (12, 1, ("aten.relu.default",))
+    assert answer.is_confirmed and answer.fails_with_random_inputs
+    (path,) = (CAPTURED / f"{name}.tar.gz.repro").glob("minify-*.txt")
+    smallest = load_path(path)
+    assert (smallest.manifest.node_count, smallest.manifest.operation) == (1, "aten.relu.default")
+    assert smallest.manifest.settings == whole.manifest.settings
+    assert [(entry.shape, entry.device) for entry in smallest.manifest.inputs] == [((64, 32), "cuda:0")]
