@@ -84,17 +84,17 @@ class OnnxModel:
     def __init__(self, session: Any, inputs: Inputs, eager: Any, device: str) -> None:
         leaves, self.structure = _pytree.tree_flatten(eager)
         self.leaves: list[Any] = leaves
-        self.places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        self.tensor_indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         described = session.get_outputs()
-        if len(described) != len(self.places):
+        if len(described) != len(self.tensor_indices):
             raise ValueError(
-                f"the ONNX model has {len(described)} outputs; eager's result has {len(self.places)} tensors"
+                f"the ONNX model has {len(described)} outputs; eager's result has {len(self.tensor_indices)} tensors"
             )
         self.session, self.device = session, device
         self.binding = session.io_binding()
         self.outputs = [
-            torch.empty(leaves[place].shape, dtype=TYPES[output.type][0], device=device)
-            for place, output in zip(self.places, described)
+            torch.empty(leaves[index].shape, dtype=TYPES[output.type][0], device=device)
+            for index, output in zip(self.tensor_indices, described)
         ]
         for output, tensor in zip(described, self.outputs):
             self.binding.bind_output(
@@ -114,8 +114,8 @@ class OnnxModel:
         """Run once and return the outputs in the form of eager's result."""
         self.session.run_with_iobinding(self.binding)
         leaves = list(self.leaves)
-        for place, tensor in zip(self.places, self.outputs):
-            leaves[place] = tensor.clone()
+        for index, tensor in zip(self.tensor_indices, self.outputs):
+            leaves[index] = tensor.clone()
         return _pytree.tree_unflatten(leaves, self.structure)
 
     def _bind(self, inputs: Inputs) -> None:
