@@ -116,9 +116,9 @@ def describe_tangents(count: int) -> WrapperCost:
         title=f"Gradients are expected in a guessed layout: {count}",
         what="The backward was traced before any gradient was there: torch guesses that each has the layout, type and"
         " subclass of its output. Whether a call's gradients had them is not recorded.",
-        cost="A gradient of another layout is copied at each backward. One of another subclass raises an error, unless"
-        " it has __coerce_same_metadata_as_tangent__.",
-        avoid="Pass gradients as laid out as their outputs. Detach outputs that need no gradient.",
+        cost="A gradient of another layout is copied at each backward: out.sum().backward() passes one. One of another"
+        " subclass raises an error, unless it has __coerce_same_metadata_as_tangent__.",
+        avoid="Pass gradients as laid out as their outputs: they are not copied.",
         wrapper=AUTOGRAD,
     )
 
