@@ -84,3 +84,18 @@ def test_a_new_value_instead_of_a_write_to_one_of_several_views(compile_counted)
     with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
         compile_counted(write)[0](view)
     assert torch.equal(compile_counted(compute)[0](view), (view + 1) * 2)
+
+
+def test_no_donated_buffers_let_a_compiled_backward_keep_its_graph(compile_counted):
+    import torch._functorch.config as functorch_config
+
+    def run():
+        compiled, _counts = compile_counted(lambda x: (x @ x).sin())
+        x = torch.randn(8, 8, requires_grad=True)
+        compiled(x).sum().backward()  # compiles the backward, with donated buffers
+        compiled(x).sum().backward(retain_graph=True)
+
+    with pytest.raises(RuntimeError, match="non-empty donated buffers"):
+        run()
+    with functorch_config.patch(donated_buffer=False):
+        run()

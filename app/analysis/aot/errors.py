@@ -23,7 +23,7 @@ _KNOWN = (
     (
         "compiled with non-empty donated buffers",
         "The backward ran with retain_graph or create_graph, but writes over tensors that were saved for it.",
-        "Torch's message names the setting: torch._functorch.config.donated_buffer to False.",
+        "Set torch._functorch.config.donated_buffer to False before it is compiled, or keep no graph.",
     ),
     (
         "is a view and is being modified inplace",

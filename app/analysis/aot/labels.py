@@ -104,7 +104,8 @@ def describe_donated(count: int) -> WrapperCost:
     return WrapperCost(
         title=f"Donated buffers: {count}",
         what="The backward may write its results into these saved tensors: nothing else shares their memory.",
-        cost="None: it saves memory. backward() with retain_graph=True or create_graph=True raises an error.",
+        cost="None: it saves memory. Where the first backward() keeps no graph, a later one with retain_graph=True or"
+        " create_graph=True raises an error.",
         avoid="Set torch._functorch.config.donated_buffer to False where a graph is run backward more than once.",
         wrapper=AUTOGRAD,
     )
