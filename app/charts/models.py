@@ -10,6 +10,7 @@ from compileboard.app.analysis.models.labels import describe_missing
 from compileboard.app.analysis.models.series import Point
 from compileboard.app.charts.base import Chart, count_axis, finish, times
 from compileboard.app.format import format_number, format_time
+from compileboard.app.screens.fleet.exports import DistributedResult
 from compileboard.collectors.store.rollups.results import ResultRow
 
 
@@ -21,8 +22,9 @@ class ChartLine(NamedTuple):
     color: str
 
     def get(self, row: ResultRow) -> float | int | None:
-        """Return its value in a row."""
-        return get_value(self.metric, row)
+        """Return its value in a row, in the metric's unit."""
+        value = get_value(self.metric, row)
+        return value if value is None or self.metric.factor == 1 else value * self.metric.factor
 
 
 class HistoryChart(NamedTuple):
@@ -86,8 +88,32 @@ DRAWINGS = (
         "peak eager ÷ peak compiled",
         ("compression_ratio", "compression", "series-1"),
     ),
+    _build_chart(
+        "package",
+        "Package size",
+        "MB of 10⁶ bytes",
+        ("package_bytes", "package", "series-1"),
+    ),
+    _build_chart(
+        "load",
+        "Export and load time",
+        None,
+        ("export_latency_s", "export", "series-2"),
+        ("load_latency_s", "load", "series-1"),
+        ("second_process_latency_s", "first call in a second process", "series-3"),
+    ),
+    _build_chart("efficiency", "Scaling efficiency", None, ("scaling_efficiency", "efficiency", "series-1")),
+    _build_chart(
+        "quantized-error",
+        "Quantized error",
+        "relative, against eager in float32",
+        ("quantized_error", "error", "series-5"),
+    ),
     _build_chart("lookup", "dynamo's cache lookup", "each call", ("cache_lookup_latency_us", "lookup", "series-1")),
 )
+
+
+_FEWEST_SIZES = 3  # of a line: one process and two numbers of ranks
 
 
 def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Chart]:
@@ -98,6 +124,39 @@ def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Cha
         for drawing in DRAWINGS
         if any(line.get(row) is not None for line in drawing.lines for row in rows)
     ]
+
+
+def chart_scaling(results: Sequence[DistributedResult]) -> Chart | None:
+    """Chart the efficiency by ranks, a line a way; none where that is fewer than three points with one process."""
+    points: dict[str, dict[int, float]] = {}
+    for result in results:
+        if result.scaling_efficiency is not None:
+            points.setdefault(result.way, {1: 1.0})[result.world_size] = result.scaling_efficiency
+    if max(map(len, points.values()), default=0) < _FEWEST_SIZES:
+        return None
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": way,
+            "x": sorted(of_way),
+            "y": [float(f"{100 * of_way[size]:.4g}") for size in sorted(of_way)],
+            "meta": {"color": f"series-{number % 7 + 1}"},
+            "marker": {"size": 7},
+            "line": {"width": 1.5},
+            "hovertemplate": "%{x} ranks: %{y}%<extra></extra>",
+        }
+        for number, (way, of_way) in enumerate(points.items())
+    ]
+    sizes = sorted({size for of_way in points.values() for size in of_way})
+    layout = {
+        "xaxis": {"type": "log", "tickvals": sizes, "ticktext": list(map(str, sizes)), "showgrid": False},
+        "yaxis": {"rangemode": "tozero", "nticks": 6, "ticksuffix": "%"},
+    }
+    rows = [[way, size, f"{share:.1%}"] for way, of_way in points.items() for size, share in sorted(of_way.items())]
+    columns = [("Way", False), ("Ranks", True), ("Efficiency", True)]
+    note = "samples per second ÷ ranks × those of one process"
+    return Chart("scaling-chart", "Scaling efficiency", finish(traces, **layout), columns, rows, note, "s")
 
 
 def _chart_metric(drawing: HistoryChart, rows: Sequence[ResultRow], addresses: Sequence[str]) -> Chart:

@@ -93,6 +93,8 @@ def describe_verdict(row: ResultRow) -> Word | None:
     judge = row.judge
     if row.status == "failed" and judge is not None and judge.status == "failed" and row.reason == judge.reason:
         return None
+    if row.status == "failed" and row.accuracy == row.reason:
+        return None
     if row.accuracy is None and judge is not None and "performance" in row.experiments:
         status = describe_status(judge)
         return describe_accuracy(None) if judge.status == "measured" else status

@@ -14,7 +14,7 @@ from compileboard.app.analysis.metrics import BY_NAME, format_short
 from compileboard.app.analysis.models.labels import describe_accuracy, describe_speedup, describe_status
 from compileboard.app.analysis.models.series import label_fields, query_fields
 from compileboard.app.analysis.models.table import rank_result
-from compileboard.collectors.store.rollups.results import ALONE, EXPORTS, LEADING, ExperimentResult
+from compileboard.collectors.store.rollups.results import ALONE, EXPORTS, LEADING, BriefResult, ExperimentResult
 from compileboard.collectors.store.rollups.summaries import SET
 
 _FIRST = (*LEADING, *ALONE, "caching_precompile")
@@ -105,33 +105,6 @@ class SuiteMatrix:
         """Return what all configurations have in common."""
         common, _different = _part_fields([column.fields for column in self.columns])
         return "" if len(self.groups) == 1 else _label(common)
-
-
-class BriefResult(NamedTuple):
-    """What a matrix needs of results that are not on its page; the first ones are SET and what stands beside it."""
-
-    suite: str
-    mode: str | None
-    dtype: str | None
-    device: str | None
-    hardware: str | None
-    backend: str | None
-    dynamic: int
-    world_size: int
-    model: str
-    batch_size: int | None
-    experiment: str
-    id: int
-    status: str
-    accuracy: str | None
-    speedup: float | None
-    speedup_high: float | None
-    time_us: int
-
-    @property
-    def configuration(self) -> tuple[Any, ...]:
-        """Return the values of SET."""
-        return self[: len(SET)]
 
 
 def list_brief(measured: Iterable[ExperimentResult]) -> list[BriefResult]:

@@ -17,6 +17,12 @@ from compileboard.app.queries.parameters import SuiteName, order_by
 from compileboard.app.queries.run.models import list_results as read_results
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.schema import one_of
+from compileboard.app.screens.fleet.exports import (
+    DistributedResult,
+    ExportedResult,
+    build_distributed,
+    build_exports,
+)
 from compileboard.app.screens.fleet.models import (
     ResultJson,
     SeriesFields,
@@ -41,6 +47,8 @@ class ModelHistoryJson:
     model: Annotated[str, "Its name."]
     suites: Annotated[list[str], "The suites that have a model of this name."]
     series: Annotated[list[ModelSeriesJson], "The series that was measured last comes first."]
+    exports: Annotated[list[ExportedResult], "The newest of each way to export or precompile it."]
+    distributed: Annotated[list[DistributedResult], "The newest on several ranks, by way and ranks."]
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,14 @@ def get_model(name: str, query: SuiteQuery) -> ModelHistoryJson:
     history = build_model_history(get_engine(), name, query.suite)
     if history is None:
         refuse(f"There is no model {name[:80]}; /api/v1/models lists those that were benchmarked.")
-    return ModelHistoryJson(name, history.suites, [_make_series(series) for series in history.series])
+    reader, every = get_reader(), history.series
+    return ModelHistoryJson(
+        model=name,
+        suites=history.suites,
+        series=[_make_series(series) for series in every],
+        exports=[export for suite in history.suites for export in build_exports(reader, every, suite)],
+        distributed=[several for suite in history.suites for several in build_distributed(reader, every, suite)],
+    )
 
 
 def _make_series(series: ModelSeries) -> ModelSeriesJson:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from compileboard.app.analysis.models.matrix import BriefResult
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.parameters import (
     OTHER_KEYS,
@@ -24,6 +23,7 @@ from compileboard.app.queries.run_rows import MOST_RESULTS, RESULTS_SQL
 from compileboard.app.schema import Keywords
 from compileboard.collectors.store.rollups.results import (
     COLUMNS,
+    BriefResult,
     ExperimentResult,
     Key,
     ResultRow,

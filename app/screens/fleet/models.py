@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from compileboard.app.analysis.models.matrix import (
-    BriefResult,
     SuiteMatrix,
     build_matrices,
     has_several_configurations,
@@ -46,8 +45,14 @@ from compileboard.app.queries.run.models import (
     list_task_causes,
 )
 from compileboard.app.schema import one_of
+from compileboard.app.screens.fleet.exports import (
+    DistributedResult,
+    ExportedResult,
+    build_distributed,
+    build_exports,
+)
 from compileboard.app.screens.fleet.incidents import rank_change
-from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, fill
+from compileboard.collectors.store.rollups.results import BriefResult, ExperimentResult, ResultRow, fill
 
 MOST_REPROS = 10
 
@@ -181,6 +186,8 @@ class ModelScreen:
     graph_breaks: Sequence[TaskBreak]
     causes: Sequence[TaskCause]
     repros: Sequence[ReproRow]
+    exports: Sequence[ExportedResult]
+    distributed: Sequence[DistributedResult]
 
     @property
     def repeats(self) -> Mapping[str, Sequence[float]]:
@@ -296,6 +303,8 @@ def build_model(
         graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),
         causes=list_task_causes(reader, row.run_id, row.tasks),
         repros=list_repros(engine, run_id=row.run_id, tasks=row.tasks, limit=MOST_REPROS).rows,
+        exports=build_exports(reader, history.series, selected.fields["suite"]),
+        distributed=build_distributed(reader, history.series, selected.fields["suite"]),
     )
 
 

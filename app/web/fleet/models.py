@@ -11,7 +11,7 @@ from werkzeug.routing import PathConverter
 from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.models.series import FIELDS, ModelSeries, read_name, write_name
 from compileboard.app.analysis.models.table import rank_result
-from compileboard.app.charts.models import chart_history
+from compileboard.app.charts.models import chart_history, chart_scaling
 from compileboard.app.db import get_engine, get_reader, get_settings
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.models import (
@@ -131,6 +131,7 @@ def show(model: str) -> str:
         points=list(zip(points, addresses))[::-1],
         charts=chart_history(points, anchors) if len(points) > 1 else [],
         repeats=chart_repeats(screen.repeats),
+        scaling=chart_scaling(screen.distributed),
         words=messages,
         has_charts=True,
         label_category=label_category,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from compileboard.collectors.contract.result_columns import STORED
 
@@ -104,6 +104,28 @@ class ExperimentResult(ResultFields):
             self.dynamic,
             self.world_size,
         )
+
+
+class BriefResult(NamedTuple):
+    """What ranks and counts results: the fields of a configuration first, in the order of SET, then the model."""
+
+    suite: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    hardware: str | None
+    backend: str | None
+    dynamic: int
+    world_size: int
+    model: str
+    batch_size: int | None
+    experiment: str
+    id: int
+    status: str
+    accuracy: str | None
+    speedup: float | None
+    speedup_high: float | None
+    time_us: int
 
 
 _NAMES = tuple(field.name for field in fields(ExperimentResult))

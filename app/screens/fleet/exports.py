@@ -1,0 +1,266 @@
+"""What a model is outside torch.compile: exported programs and packages, and several ranks; the newest of each."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from compileboard.app.analysis.models.labels import describe_status
+from compileboard.app.analysis.models.matrix import describe_result
+from compileboard.app.analysis.models.series import ModelSeries
+from compileboard.app.queries.fields import Count
+from compileboard.app.queries.run.models import get_result_parts
+from compileboard.collectors.store.rollups.results import EXPORTS, ExperimentResult
+
+_SHOWN = (*EXPORTS, "caching_precompile")
+LABELS = {
+    "export": "Export, non-strict",
+    "export_strict": "Export, strict",
+    "aot_inductor": "AOTInductor package",
+    "aot_precompile": "AOT precompile",
+    "onnx": "ONNX",
+    "caching_precompile": "Caching precompile",
+}
+MOST_RESULTS = 40
+
+
+@dataclass(frozen=True)
+class ExportFailure:
+    """Where an export failed; what is not known is null."""
+
+    stage: Annotated[str | None, "`export`, `compile`, `load` or `run`."]
+    error: Annotated[str | None, "The exception's class."]
+    message: Annotated[str | None, "Its text."]
+    operator: Annotated[str | None, "The operator that it was raised for."]
+    line: Annotated[str | None, "The line of the model: `file.py:12`."]
+    source: Annotated[str | None, "That line's text."]
+
+
+@dataclass(frozen=True)
+class DraftFailure:
+    """What a draft export took for granted."""
+
+    kind: Annotated[str | None, "Kind of failure: `DATA_DEPENDENT_ERROR`."]
+    message: Annotated[str | None, "What it is."]
+    line: Annotated[str | None, "The line of the model."]
+
+
+@dataclass(frozen=True)
+class DraftReport:
+    """What `draft_export` reports of a model that cannot be exported."""
+
+    is_sound: Annotated[bool | None, "Whether the draft is right for any input."]
+    failures: Annotated[Sequence[DraftFailure], "What it took for granted."]
+    seconds: Annotated[float | None, "How long it took. Seconds."]
+
+
+@dataclass(frozen=True)
+class BatchCheck:
+    """What a package does with another batch than it was exported with."""
+
+    batch_size: Annotated[Count | None, "The other batch size."]
+    checked: Annotated[str | None, "With the input check: `refused`, `right` or `wrong`."]
+    checked_message: Annotated[str | None, "What it said."]
+    unchecked: Annotated[str | None, "Without it, as programs run it."]
+    unchecked_message: Annotated[str | None, "What it said."]
+
+
+@dataclass(frozen=True)
+class ExportedResult:
+    """The newest result of one way to export or precompile a model."""
+
+    id: Annotated[int, "Number of the result in this database."]
+    experiment: Annotated[str, "The experiment: `export`, `aot_inductor`."]
+    configuration: Annotated[str, "What it was measured as."]
+    run_id: Annotated[str, "The run that it is of."]
+    status: Annotated[str, "What became of it."]
+    state: Annotated[str, "The same in words."]
+    kind: Annotated[str, "How it is coloured: `good`, `bad`, `warn` or `quiet`."]
+    speedup: Annotated[float | None, "Median eager latency ÷ median latency of what was made."]
+    export_latency_s: Annotated[float | None, "Time of torch.export alone. Seconds."]
+    compilation_latency_s: Annotated[float | None, "Time until what was made can be called. Seconds."]
+    load_latency_s: Annotated[float | None, "Load time. Seconds."]
+    second_process_latency_s: Annotated[float | None, "First call in a second process. Seconds."]
+    package_bytes: Annotated[float | None, "Size of the package."]
+    output_error: Annotated[float | None, "Largest relative error of the output against eager."]
+    node_count: Annotated[Count | None, "Nodes of the exported graph."]
+    failure: Annotated[ExportFailure | None, "Where it failed."]
+    draft: Annotated[DraftReport | None, "What a draft export reports."]
+    batch_check: Annotated[BatchCheck | None, "What another batch gives."]
+
+    @property
+    def label(self) -> str:
+        """Name the experiment."""
+        return LABELS[self.experiment]
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """What one rank measured."""
+
+    rank: Annotated[Count, "The rank."]
+    latency_ms: Annotated[float | None, "Median latency compiled. Milliseconds."]
+    eager_latency_ms: Annotated[float | None, "Median latency in eager mode. Milliseconds."]
+    peak_gb: Annotated[float | None, "Peak memory. GB of 10^9 bytes."]
+    graphs: Annotated[Count | None, "Graphs."]
+    graph_breaks: Annotated[Count | None, "Graph breaks."]
+    splits: Annotated[Count | None, "Graphs that DDPOptimizer split."]
+    collectives: Annotated[Count | None, "Collectives."]
+
+
+@dataclass(frozen=True)
+class DistributedResult:
+    """The newest result of a model on several ranks, in one way and of one number of ranks."""
+
+    way: Annotated[str, "How: `ddp, ddp_optimizer`, `fsdp2`."]
+    world_size: Annotated[Count, "Ranks."]
+    configuration: Annotated[str, "What it was measured as."]
+    run_id: Annotated[str, "The run that it is of."]
+    status: Annotated[str, "What became of it."]
+    state: Annotated[str, "The same in words."]
+    kind: Annotated[str, "How it is coloured: `good`, `bad`, `warn` or `quiet`."]
+    message: Annotated[str | None, "The exception's own line."]
+    latency_ms: Annotated[float | None, "Latency of the slowest rank. Milliseconds."]
+    one_process_latency_ms: Annotated[float | None, "Latency of one process. Milliseconds."]
+    scaling_efficiency: Annotated[float | None, "Samples a second of all ranks ÷ ranks × those of one process."]
+    gradient_error: Annotated[float | None, "Largest relative error of gradients against one process."]
+    bucket_count: Annotated[Count | None, "Buckets of gradients."]
+    ranks: Annotated[Sequence[RankResult], "Each rank."]
+
+
+def build_exports(reader: sqlite3.Connection, series: Iterable[ModelSeries], suite: str) -> list[ExportedResult]:
+    """Build the newest result of each way to export a model, in the order of the experiments."""
+    chosen = [
+        (result, one_series)
+        for one_series in series
+        if one_series.fields["suite"] == suite
+        for name in _SHOWN
+        if (result := _find_newest(one_series, name)) is not None
+    ]
+    chosen.sort(key=lambda pair: (_SHOWN.index(pair[0].experiment), -pair[0].time_us))
+    return [_make_export(reader, result, one_series.label) for result, one_series in chosen[:MOST_RESULTS]]
+
+
+def build_distributed(reader: sqlite3.Connection, series: Iterable[ModelSeries], suite: str) -> list[DistributedResult]:
+    """Build the newest result of each way and number of ranks, by way and ranks."""
+    results = []
+    for one_series in series:
+        if one_series.fields["suite"] == suite and one_series.fields["world_size"] > 1:
+            result = _find_newest(one_series, "performance") or one_series.points[-1].parts[0]
+            results.append(_make_distributed(reader, result, one_series))
+    return sorted(results[:MOST_RESULTS], key=lambda result: (result.way, result.world_size))
+
+
+def _find_newest(series: ModelSeries, experiment: str) -> ExperimentResult | None:
+    parts = (part for point in reversed(series.points) for part in point.parts)
+    return next((part for part in parts if part.experiment == experiment), None)
+
+
+def _make_export(reader: sqlite3.Connection, result: ExperimentResult, configuration: str) -> ExportedResult:
+    facts = _read_facts(reader, result)
+    export = _mapping(facts.get("export"))
+    state = describe_result(result) if result.status != "skipped" else describe_status(result)
+    numbers = ("speedup", "export_latency_s", "compilation_latency_s", "load_latency_s", "second_process_latency_s")
+    failed = result.status == "failed"
+    return ExportedResult(
+        id=result.id,
+        experiment=result.experiment,
+        configuration=configuration,
+        run_id=result.run_id,
+        status=result.status,
+        state=state.word,
+        kind=state.kind,
+        **{name: getattr(result, name) for name in (*numbers, "package_bytes", "output_error")},
+        node_count=_count(export.get("node_count")),
+        failure=_make_failure(export, result.message) if failed else None,
+        draft=_make_draft(export["draft"]) if isinstance(export.get("draft"), dict) else None,
+        batch_check=_make_check(facts["batch_check"]) if isinstance(facts.get("batch_check"), dict) else None,
+    )
+
+
+def _make_failure(export: Mapping[str, Any], message: str | None) -> ExportFailure:
+    names = ("stage", "error", "operator", "line", "source")
+    texts = {name: _text(export.get(name)) for name in names}
+    return ExportFailure(**texts, message=_text(export.get("message")) or _text(message))
+
+
+def _make_draft(draft: Mapping[str, Any]) -> DraftReport:
+    failures = [
+        DraftFailure(**{name: _text(failure.get(name)) for name in ("kind", "message", "line")})
+        for failure in _mappings(draft.get("failures"))
+    ]
+    sound = draft.get("is_sound")
+    return DraftReport(sound if isinstance(sound, bool) else None, failures, _number(draft.get("seconds")))
+
+
+def _make_check(check: Mapping[str, Any]) -> BatchCheck:
+    sides = {name: _mapping(check.get(name)) for name in ("checked", "unchecked")}
+    return BatchCheck(
+        batch_size=_count(check.get("batch_size")),
+        **{name: _text(side.get("status")) for name, side in sides.items()},
+        **{f"{name}_message": _text(side.get("message")) for name, side in sides.items()},
+    )
+
+
+def _make_distributed(reader: sqlite3.Connection, result: ExperimentResult, series: ModelSeries) -> DistributedResult:
+    facts = _read_facts(reader, result)
+    how = _mapping(facts.get("distributed"))
+    state = describe_result(result)
+    ways = dict.fromkeys(text for name in ("kind", "mode") if (text := _text(how.get(name))))
+    ranks = [
+        _make_rank(rank, row) for row in _mappings(facts.get("ranks")) if (rank := _count(row.get("rank"))) is not None
+    ]
+    return DistributedResult(
+        way=", ".join(ways) or str(series.fields["backend"] or "not recorded"),
+        world_size=result.world_size,
+        configuration=series.label,
+        run_id=result.run_id,
+        status=result.status,
+        state=state.word,
+        kind=state.kind,
+        message=result.message,
+        latency_ms=result.abs_latency_ms,
+        one_process_latency_ms=_number(how.get("one_process_latency_ms")),
+        scaling_efficiency=result.scaling_efficiency,
+        gradient_error=_number(how.get("gradient_error")),
+        bucket_count=_count(how.get("bucket_count")),
+        ranks=sorted(ranks, key=lambda row: row.rank),
+    )
+
+
+def _make_rank(rank: int, row: Mapping[str, Any]) -> RankResult:
+    latency_ms, eager_latency_ms, peak_gb = (
+        _number(row.get(name)) for name in ("latency_ms", "eager_latency_ms", "peak_gb")
+    )
+    counts = {name: _count(row.get(name)) for name in ("graphs", "graph_breaks", "splits", "collectives")}
+    return RankResult(rank, latency_ms, eager_latency_ms, peak_gb, **counts)
+
+
+def _read_facts(reader: sqlite3.Connection, result: ExperimentResult) -> Mapping[str, Any]:
+    parts = get_result_parts(reader, result.id)
+    return {} if parts is None else parts.facts
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None
+
+
+def _count(value: Any) -> int | None:
+    number = _number(value)
+    return int(number) if number is not None and number >= 0 and number == int(number) else None

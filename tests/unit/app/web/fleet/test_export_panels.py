@@ -1,0 +1,104 @@
+"""A model's page: how it exports, what quantization costs, and how it scales."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import plotly.graph_objects as go
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.analysis.models.series import split_series
+from compileboard.app.charts.models import chart_scaling
+from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.fleet.models import list_history
+from compileboard.app.screens.fleet.exports import build_distributed
+from tests.unit.app.benched import MLP, add_results
+from tests.unit.app.web.fleet.exported import list_distributed, list_exported, list_hostile
+
+
+def read_panel(client: FlaskClient, address: str, panel: str) -> str:
+    """Return the text of one panel of a page."""
+    answer = client.get(address)
+    assert answer.status_code == 200, address
+    (section,) = re.findall(rf'<section[^>]*id="{panel}".*?</section>', answer.text, re.DOTALL)
+    return " ".join(re.sub("<[^>]*>", " ", section).split())
+
+
+@pytest.fixture
+def suite(store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", *list_exported(), *list_distributed())
+
+
+@pytest.mark.usefixtures("suite")
+def test_an_export_that_fails_names_stage_operator_and_the_models_line(client: FlaskClient) -> None:
+    panel = read_panel(client, "/models/branchy", "export")
+    strict = panel.index("Export, strict")
+    assert "GuardOnDataDependentSymNode in export, aten._local_scalar_dense.default, branchy.py:12" in panel[:strict]
+    assert "if x.mean() &gt; 0:" in panel[:strict]
+    assert "Draft export unsound: DATA_DEPENDENT_ERROR at branchy.py:12" in panel[:strict]
+    assert "Unsupported in export, branchy.py:12" in panel[strict:]
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_package_has_its_size_times_and_what_another_batch_gives(client: FlaskClient) -> None:
+    panel = read_panel(client, "/models/mlp", "export")
+    row = panel[panel.index("AOTInductor package") : panel.index("AOT precompile")]
+    for text in ("550 ms", "14.2 s", "18.0 ms", "3.21 MB", "1.31×", "3.1e-07"):
+        assert text in row
+    assert "Batch 33: wrong unchecked, refused with the input check" in row
+    assert "second process 5.10 s" in panel
+
+
+@pytest.mark.usefixtures("suite")
+def test_ranks_have_their_times_and_efficiency(client: FlaskClient) -> None:
+    panel = read_panel(client, "/models/mlp", "distributed")
+    assert re.search(r"fsdp2, fully_shard training · [^%]* 8 ranks 8 measured 11\.9 ms 10\.0 ms 84\.0% 2e-06 2", panel)
+    assert "ddp, ddp_optimizer, 2 ranks: times by rank" in panel
+    assert re.search(r"1 10\.3 ms 14\.0 ms 1\.51 GB 2 5 2 6", panel)
+    assert 'id="scaling-chart"' in client.get("/models/mlp").text
+
+
+@pytest.mark.usefixtures("suite")
+def test_quantization_has_both_errors(client: FlaskClient) -> None:
+    panel = read_panel(client, "/models/mlp?backend=inductor_quantization=int8dynamic", "quantization")
+    assert "1.6%" in panel and "5e-06" in panel
+    assert 'id="quantization"' not in client.get("/models/mlp?backend=inductor").text
+
+
+def test_what_was_not_measured_names_the_command(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", MLP)
+    assert "bench --suite builtin --only mlp --export --inference" in read_panel(client, "/models/mlp", "export")
+    command = "bench --suite builtin --only mlp --training --ddp --world-size 2"
+    assert command in read_panel(client, "/models/mlp", "distributed")
+    assert 'id="scaling-chart"' not in client.get("/models/mlp").text
+
+
+@pytest.mark.usefixtures("suite")
+def test_the_scaling_chart_has_a_line_a_way_from_one_process_on(reader: sqlite3.Connection) -> None:
+    results = build_distributed(reader, split_series(list_history(SqliteEngine(reader), "mlp")), "builtin")
+    chart = chart_scaling(results)
+    assert chart is not None
+    go.Figure(chart.figure)
+    lines = {line["name"]: (line["x"], line["y"]) for line in chart.figure["data"]}
+    assert lines["fsdp2, fully_shard"] == ([1, 2, 4, 8], [100, 96, 91, 84])
+    assert chart_scaling(results[:1]) is None
+
+
+@pytest.mark.usefixtures("suite")
+def test_the_api_has_the_same_panels(client: FlaskClient) -> None:
+    branchy = client.get("/api/v1/models/branchy").get_json()["data"]
+    assert [export["experiment"] for export in branchy["exports"]][:2] == ["export", "export_strict"]
+    assert branchy["exports"][0]["failure"]["line"] == "branchy.py:12"
+    scaled = client.get("/api/v1/models/mlp").get_json()["data"]["distributed"]
+    assert [(several["world_size"], len(several["ranks"])) for several in scaled][:3] == [(2, 2), (4, 4), (8, 8)]
+
+
+def test_facts_of_other_shapes_are_not_recorded(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "RUN", *list_hostile())
+    data = client.get("/api/v1/models/mlp").get_json()["data"]
+    export, _onnx = data["exports"]
+    assert (export["failure"]["line"], export["draft"], export["batch_check"]) == (None, None, None)
+    (several,) = data["distributed"]
+    assert (several["gradient_error"], [row["rank"] for row in several["ranks"]]) == (None, [1])
