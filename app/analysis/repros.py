@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,8 @@ from compileboard.collectors.repro.locate.findings import (
 )
 from compileboard.collectors.store.repros import ReproResult
 
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_SAYS_NOTHING = re.compile(r"backend=.{1,200} raised:$|Set TORCH|You can suppress this exception")
 SHOWN_CHARS = 400_000  # of a program on a page
 SHOWN_INPUTS = 500
 KINDS = {
@@ -49,15 +52,15 @@ VALUES = {
     WITHHELD: Word("withheld", "quiet", "The run hides its source."),
 }
 _STATUSES = {
-    "same": Word("fails alike", "bad", "The same failure as recorded."),
-    "other": Word("fails otherwise", "warn", "Another failure than the recorded one."),
-    "other_failure": Word("fails otherwise", "warn", "Another failure than the recorded one."),
+    "same": Word("reproduced", "bad", "The same failure as recorded."),
+    "other": Word("another failure", "warn", "Another failure than the recorded one."),
+    "other_failure": Word("another failure", "warn", "Another failure than the recorded one."),
     "passes": Word("passes", "good", "It does not fail there."),
     "limited": Word("limit reached", "warn", "Its time or memory ran out."),
     "differs": Word("differs", "bad", "The result differs from eager's."),
     "not_finite": Word("NaN or inf", "bad", "Eager's result is finite there."),
-    "minified": Word("minimal", "good", "No smaller graph fails alike."),
-    "not_finished": Word("not finished", "warn", "A smaller graph may fail alike. Run it again to go on."),
+    "minified": Word("minimal", "good", "No smaller graph fails in the same way."),
+    "not_finished": Word("not finished", "warn", "A smaller graph may fail. Run it again to go on."),
     "named": Word("named", "good", "What fails or is wrong is named."),
     ONLY_FUSED: Word("only when fused", "warn", "Each operation is right by itself."),
     UNEXPLAINED: Word("unexplained", "warn", "It fails, and nothing tells where."),
@@ -95,6 +98,13 @@ def title_repro(manifest: ReproManifest) -> str:
     what = manifest.error_type or manifest.signal or describe_repro_kind(manifest.kind).word
     subject = manifest.operation or manifest.function
     return f"{what} in {subject}" if subject else what
+
+
+def describe_message(message: str) -> str:
+    """Return the line of an error's message that says most, without addresses, which differ from run to run."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    first = next((line for line in lines if not _SAYS_NOTHING.match(line)), lines[0] if lines else "")
+    return _ADDRESS.sub("0x…", first)
 
 
 def describe_repro_kind(kind: str) -> Word:

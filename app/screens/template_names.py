@@ -23,7 +23,7 @@ from compileboard.app.analysis.models.labels import (
 from compileboard.app.analysis.models.minimal_programs import list_minimal_programs
 from compileboard.app.analysis.ranks.comparison import ASPECTS
 from compileboard.app.analysis.ranks.divergence import describe_caches
-from compileboard.app.analysis.repros import describe_repro_kind, describe_result
+from compileboard.app.analysis.repros import describe_message, describe_repro_kind, describe_result
 from compileboard.app.analysis.shapes import describe_guard, describe_range
 from compileboard.app.analysis.stacks import describe_ending, is_library_name, list_shares
 from compileboard.app.analysis.timeline import LEGEND, find_phase
@@ -43,6 +43,7 @@ TEMPLATE_NAMES = {
     "describe_name": describe_name,
     "describe_page_faults": describe_page_faults,
     "describe_range": describe_range,
+    "describe_message": describe_message,
     "describe_repro_kind": describe_repro_kind,
     "describe_result": describe_result,
     "describe_speedup": describe_speedup,

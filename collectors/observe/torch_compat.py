@@ -73,6 +73,14 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.6-2.13",
         "no --repro=accuracy of what AOTAutograd gives to the compiler",
     ),
+    "minifier": ("torch._functorch.fx_minifier", "ConcreteProp", "2.4-2.13", "no repro minify"),
+    "minifier_program": ("torch._dynamo.debug_utils", "NNModuleToString.convert", "2.4-2.13", "no repro minify"),
+    "graph_compiler": (
+        "torch._inductor.compile_fx",
+        "compile_fx_inner",
+        "2.4-2.13",
+        "no repro run, check, minify or analyze of AOTAutograd's graphs",
+    ),
     "skip_code": ("torch._dynamo.eval_frame", "skip_code", "2.4-2.13", "compiled code is not watched"),
     "config_defaults": ("torch._dynamo.config", "_config", "2.4-2.13", "no list of changed settings"),
 }
@@ -119,14 +127,20 @@ def owner(capability: str) -> Any:
 def probe() -> dict[str, str]:
     """Return whether this torch has each capability: "ok", "later" (its module is not loaded yet), or why not."""
     answers = {}
-    for capability, (module_name, attribute, versions, instead) in NAMES.items():
+    for capability, (module_name, *_) in NAMES.items():
         if lookup(capability) is not MISSING:
             answers[capability] = "ok"
         elif module_name not in sys.modules:
             answers[capability] = "later"
         else:
-            answers[capability] = f"{module_name}.{attribute} is not in this torch (known in {versions}); {instead}"
+            answers[capability] = describe_missing(capability)
     return answers
+
+
+def describe_missing(capability: str) -> str:
+    """Describe a capability that this torch has not, and what that means."""
+    module_name, attribute, versions, instead = NAMES[capability]
+    return f"{module_name}.{attribute} is not in this torch (known in {versions}); {instead}"
 
 
 def holders(original: Any, attribute: str) -> list[ModuleType]:

@@ -17,8 +17,10 @@ import torch._inductor.config
 from torch.fx.experimental.symbolic_shapes import has_free_symbols
 from torch.utils._pytree import tree_leaves
 
+from compileboard.collectors.observe import torch_compat
 from compileboard.collectors.repro import accuracy, failure
 from compileboard.collectors.repro.failure import Failure
+from compileboard.collectors.repro.repro import NotRunnable
 
 COMPILED, EAGER = "compiled", "eager"
 
@@ -63,6 +65,16 @@ def symbolic_inputs(module: Any, inputs: Sequence[Any]) -> list[Any]:
     return [value if value is not None else real for value, real in zip(values, inputs)]
 
 
+def require_names(*capabilities: str) -> None:
+    """Check for names of torch's own that are no part of its interface.
+
+    Raises: NotRunnable, in a sentence.
+    """
+    for capability in capabilities:
+        if torch_compat.load(capability) is torch_compat.MISSING:
+            raise NotRunnable(torch_compat.describe_missing(capability))
+
+
 def is_symbolic(value: Any) -> bool:
     """Return whether a fake value has a size that is a symbol."""
     return isinstance(value, (torch.Tensor, torch.SymInt)) and bool(has_free_symbols(value))
@@ -72,6 +84,7 @@ def compile_graph(module: Any, inputs: Sequence[Any], how: Judge) -> Callable[[l
     """Compile a graph and return what runs it on a list of inputs."""
     arguments = symbolic_inputs(module, inputs)
     if how.level == "aot":
+        require_names("graph_compiler")
         from torch._inductor.compile_fx import compile_fx_inner
 
         compiled = compile_fx_inner(module, arguments)

@@ -10,8 +10,6 @@ from dataclasses import replace
 from inspect import signature
 from typing import Any
 
-from torch._dynamo.debug_utils import NNModuleToString
-
 from compileboard.collectors.contract.repros import ABSENT, DEFAULT_VALUES_BYTES, ReproInput
 from compileboard.collectors.observe.repro.inputs import InputReader, keep_values
 from compileboard.collectors.repro.judging import symbolic_inputs
@@ -78,6 +76,8 @@ def _write_program(repro: Repro, level: str, module: Any) -> str:
     start = _MODULE.search(original)
     header = original[: start.start()].rstrip() if start is not None else _HEADER.rstrip()
     # Before 2.13 modules that torch cannot construct again were always written by their repr.
+    from torch._dynamo.debug_utils import NNModuleToString
+
     named = signature(NNModuleToString.convert).parameters
     allowed = {"allow_unsafe_repr": True} if "allow_unsafe_repr" in named else {}
     return f"{header}\n\n{NNModuleToString.convert(module, **allowed).strip()}\n\nmod = Repro()\n"

@@ -14,7 +14,7 @@ from compileboard.collectors.contract.repros import dump_manifest
 from compileboard.collectors.formats.repro_script import write_script
 from compileboard.collectors.repro.failure import OUT_OF_MEMORY, TIMED_OUT, Failure, captured_failure
 from compileboard.collectors.repro.isolation import ReproTask
-from compileboard.collectors.repro.judging import Judge
+from compileboard.collectors.repro.judging import Judge, require_names
 from compileboard.collectors.repro.locate.analyze import WITH_DECOMPOSITIONS, Analyzer
 from compileboard.collectors.repro.locate.findings import WRONG_VERDICTS, JudgedNode, sort_rows
 from compileboard.collectors.repro.minify.findings import MINIFIED, NOT_REPRODUCED, Minification, dump_minification
@@ -30,6 +30,7 @@ from compileboard.collectors.repro.trials import OK
 
 def run(task: ReproTask) -> dict[str, Any]:
     """Minify a repro; dynamo's graph where the other one, made of it, passes."""
+    require_names("minifier", "minifier_program")
     levels = [task.options.get("level") or task.repro.manifest.level]
     if levels == ["aot"] and task.repro.dynamo_program is not None and task.repro.manifest.kind == "accuracy":
         levels.append("dynamo")

@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.analysis.repros import describe_message
 from compileboard.app.cli.main import main
 from compileboard.collectors.cli.run import closing_lines
 from compileboard.collectors.contract.events import ReproCaptured
@@ -292,3 +293,12 @@ def test_reports_have_a_run_s_repros(client: FlaskClient) -> None:
     frame = pyarrow.parquet.read_table(io.BytesIO(body))
     assert frame.column("node_count").to_pylist() == [5, 5]
     assert str(frame.schema.field("time_us").type) == "timestamp[us, tz=UTC]"
+
+
+def test_a_message_is_shown_without_addresses_and_wrappers() -> None:
+    text = (
+        "backend='<function f at 0x7f12>' raised:\nTypeError: <object at 0x7f34ab> is odd\n\nSet TORCHDYNAMO_VERBOSE=1"
+    )
+    assert describe_message(text) == "TypeError: <object at 0x…> is odd"
+    assert describe_message("backend='x' raised:\n") == "backend='x' raised:"
+    assert describe_message("") == ""
