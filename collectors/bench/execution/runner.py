@@ -29,6 +29,7 @@ from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.rollups.results import EXPORTS
 from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
 from compileboard.collectors.terminal.progress_line import count_text
 from compileboard.exit_codes import DONE, FAILED, INTERRUPTED
@@ -149,7 +150,7 @@ def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: l
         if wants_warm_start(task):
             done = measure_warm_starts(done, task, folder, environment, cwd=job.checkout.cwd, beat=run.beat)
         compare_with(job.baseline, planned, done.outcome)
-        if blamed is not None and is_to_search(done):
+        if blamed is not None and planned.experiment not in EXPORTS and is_to_search(done):
             lines, programs = search_graphs(run, planned, task, folder / "graphs", environment, job.checkout.cwd)
             blamed += lines
             if programs:

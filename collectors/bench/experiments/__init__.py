@@ -1,4 +1,4 @@
-"""The experiments there are, each one small module: a new one is a line here and a module beside it.
+"""The experiments there are: a new one is a line here and a module beside it, unless another's module does it.
 
 A module has `run(bench: Workbench) -> Outcome`; a child process that has loaded the model calls it.
 """
@@ -21,10 +21,11 @@ class Experiment:
     backend: str | None = None  # that it measures, whatever --backend says
     is_inference_only: bool = False
     setting: str | None = None  # whose value asks for it, in place of a flag of its own
+    done_by: str | None = None  # another's module, for the backend of this one
 
     @property
     def module(self) -> str:
-        return f"compileboard.collectors.bench.experiments.{self.name}"
+        return f"compileboard.collectors.bench.experiments.{self.done_by or self.name}"
 
 
 EXPERIMENTS = (
@@ -32,7 +33,13 @@ EXPERIMENTS = (
     Experiment("accuracy", "--accuracy", "Check that compiled computes what eager computes, by upstream's rules."),
     Experiment("tolerance", "--tolerance", "Measure how far the result is from eager's on the CPU: max, mean, std."),
     Experiment("coverage", "--coverage", "Measure the share of ops and of their time that dynamo captures.", "eager"),
-    Experiment("overhead", "--overhead", "Measure what dynamo itself costs, by a backend that does nothing.", "eager"),
+    Experiment(
+        "overhead",
+        "--overhead",
+        "Measure what dynamo itself costs, by a backend that does nothing.",
+        "eager",
+        done_by="performance",
+    ),
     Experiment("nothing", "--nothing", "Measure eager against eager: the noise floor of the machine.", "nothing"),
     Experiment("quantization", "--quantization", "", is_inference_only=True, setting="quantization"),
     Experiment("onnx", "--dynamo-onnx", "Check and time the ONNX export of the model in onnxruntime.", "onnx", True),
@@ -51,7 +58,7 @@ EXPERIMENTS = (
     Experiment(
         "export", "--export", "Check that torch.export takes the model: non-strict, then strict.", "export", True
     ),
-    Experiment("export_strict", "--export", "", "export_strict", True),
+    Experiment("export_strict", "--export", "", "export_strict", True, done_by="export"),
     Experiment(
         "aot_inductor",
         "--export-aot-inductor",

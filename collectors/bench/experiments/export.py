@@ -1,4 +1,7 @@
-"""Whether `torch.export` takes the model as it is traced by running it, and the program computes what eager does."""
+"""Whether `torch.export` takes the model, and the program computes what eager does.
+
+Strict, it is dynamo that analyses the model's code, without a graph break; otherwise the model is run and traced.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,13 @@ from compileboard.collectors.bench.worker.workbench import Workbench
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Export without dynamo, then judge one forward of the program."""
-    return export_and_judge(bench, strict=False)
-
-
-def export_and_judge(bench: Workbench, *, strict: bool) -> ExperimentOutcome:
-    """Return the verdict on one forward of the exported program.
+    """Export, then judge one forward of the program.
 
     Where the export fails, its facts are the cause's and those of a draft. A draft is never judged: it may be right for
     these inputs alone.
     """
     dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
+    strict = bench.settings.backend == "export_strict"
     values: dict[str, float] = {}
     facts: dict[str, Any] = {}
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from compileboard.collectors.bench.experiments import find
 from compileboard.collectors.bench.plan.tasks import Task, read_task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
 from compileboard.collectors.runs.program import end_with
@@ -55,7 +56,7 @@ def _measure(task: Task, stages: Stages) -> ExperimentOutcome:
     arrange(task)
     bench = Workbench(task.ref, task.settings, stages)
     bench.load()
-    module = import_module(f"compileboard.collectors.bench.experiments.{task.experiment}")
+    module = import_module(find(task.experiment).module)
     has_room = not task.settings.no_stack_room
     if has_room:
         widen_backward()
