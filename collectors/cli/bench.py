@@ -17,7 +17,7 @@ import click
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import measure_both
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
-from compileboard.collectors.bench.experiments import find, with_same_flag
+from compileboard.collectors.bench.experiments import DISTRIBUTED_EXPERIMENTS, find, with_same_flag
 from compileboard.collectors.bench.plan.batch_sizes import read_batch_sizes
 from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, select
@@ -26,6 +26,7 @@ from compileboard.collectors.bench.plan.request import GROUPS, INDUCTOR_SWITCHES
 from compileboard.collectors.bench.plan.resume import find_before
 from compileboard.collectors.bench.plan.settings import (
     AMP_DTYPES,
+    DDP_MODES,
     SETTINGS,
     BenchSettings,
     Declaration,
@@ -42,6 +43,8 @@ from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.command_line import Choice, Command, Option, Value
 
+DEFAULT_RANKS = 2  # on a CPU
+HIGHEST_PORT = 65535
 EXAMPLES = """\
 Examples:
   %(prog)s                                          the built-in suite: performance, inference
@@ -270,7 +273,9 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
     Raises: ValueError where two of them cannot go together.
     """
     values = dict(arguments.given)
-    device = values["device"] or ("cuda" if _has_gpu() else "cpu")
+    gpu_count = 0 if values["device"] == "cpu" else count_gpus()
+    device = values["device"] or ("cuda" if gpu_count else "cpu")
+    values["world_size"] = _choose_world_size(values, arguments.experiments, gpu_count if device == "cuda" else None)
     if values["freezing"] and values["mode"] == "training":
         raise ValueError("--freezing inlines the weights, which training changes; it goes with --inference")
     if values["nopython"] and values["mode"] == "training":
@@ -317,15 +322,47 @@ def _check_quantization(dtype: str) -> str:
     return "bfloat16"
 
 
-def _has_gpu() -> bool:
-    """Return whether a GPU can be used, without importing torch: asking for its list needs the driver alone."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not shutil.which("nvidia-smi"):
-        return False
+def _choose_world_size(values: Mapping[str, Any], experiments: Sequence[str], gpu_count: int | None) -> int | None:
+    """Return the number of ranks; none where one process is measured. `gpu_count`: none on a CPU.
+
+    Raises: ValueError in words where the ranks cannot be had.
+    """
+    size: int | None = values["world_size"]
+    if not values["ddp"] and values["optimize_ddp_mode"] != DDP_MODES[0]:
+        raise ValueError(f"--optimize-ddp-mode {values['optimize_ddp_mode']}: add --ddp")
+    if (values["distributed_master_port"] or 0) > HIGHEST_PORT:
+        raise ValueError(f"--distributed-master-port: expected a port up to {HIGHEST_PORT}")
+    if not (values["ddp"] or values["fsdp"]):
+        if size is not None:
+            raise ValueError(f"--world-size {size}: one process is measured; add --ddp or --fsdp")
+        return None
+    flag = "--ddp" if values["ddp"] else "--fsdp"
+    if values["ddp"] and values["fsdp"]:
+        raise ValueError("--ddp and --fsdp are two ways to train with several ranks; expected one of them")
+    if values["mode"] != "training":
+        raise ValueError(f"{flag} measures how gradients are exchanged; add --training")
+    if others := [name for name in experiments if name not in DISTRIBUTED_EXPERIMENTS]:
+        flags = " and ".join(find(name).flag for name in DISTRIBUTED_EXPERIMENTS)
+        raise ValueError(f"{find(others[0]).flag} measures one process; {flag} goes with {flags}")
+    if size is None:
+        size = DEFAULT_RANKS if gpu_count is None else gpu_count
+    if size < 2 or (gpu_count is not None and size > gpu_count):
+        have = "" if gpu_count is None else f", a GPU for each rank; {gpu_count} can be used here"
+        raise ValueError(f"{flag} with a world size of {size}: expected at least 2 ranks{have}")
+    return size
+
+
+def count_gpus() -> int:
+    """Count the GPUs that can be used, without importing torch: asking for their list needs the driver alone."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible in ("", "-1") or not shutil.which("nvidia-smi"):
+        return 0
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError):
-        return False
-    return listed.returncode == 0 and b"GPU" in listed.stdout
+        return 0
+    count = len(re.findall(rb"^GPU ", listed.stdout, re.MULTILINE)) if listed.returncode == 0 else 0
+    return min(count, len(visible.split(","))) if visible else count
 
 
 def config_of(arguments: BenchRequest, models: list[ModelRef], tags: dict[str, str]) -> RunConfig:

@@ -12,33 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from compileboard.collectors.bench.execution.endings import OUTPUT, outcome_of_killed, outcome_of_late, read_result
 from compileboard.collectors.bench.plan.tasks import Task
-from compileboard.collectors.bench.worker.child import RESULT
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, load_outcome
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.decode.values import clean_text
-from compileboard.collectors.runs.program import signal_name
 from compileboard.start import PACKAGE, shared_command
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
-OUTPUT = "output.txt"  # what a task writes, in its folder
 STEP_S = 0.1
 END_PATIENCE_S = 2.0
-TAIL_BYTES = 20_000
-# What a process that dies in a stage has failed at, in upstream's words.
-DIED = {
-    "load": "model_fail_to_load",
-    "reference": "eager_1st_run_fail",
-    "eager": "eager_1st_run_fail",
-    "compile": "fail_to_run",
-    "export": "fail_to_run",
-    "draft": "fail_to_run",
-    "load package": "fail_to_run",
-    "another batch": "fail_to_run",
-    "run": "fail_to_run",
-    "measure": "fail_to_run",
-    "compare": "fail_to_run",
-}
 
 
 @dataclass(frozen=True)
@@ -69,7 +52,9 @@ def run_task(
         late = wait_for(child, started_s + task.settings.timeout_s, beat)
     finally:
         end_group(child)
-    outcome = _read_result(folder) or _outcome_of_killed(task, folder, child.returncode, late=late)
+    outcome = read_result(folder) or (
+        outcome_of_late(folder, task.settings.timeout_s) if late else outcome_of_killed(folder, child.returncode)
+    )
     return TaskOutcome(outcome, started_us, int((time.monotonic() - started_s) * 1e6))
 
 
@@ -130,35 +115,6 @@ def end_group(child: subprocess.Popen[bytes]) -> None:
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
-
-
-def _read_result(folder: Path) -> ExperimentOutcome | None:
-    try:
-        return load_outcome((folder / RESULT).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _outcome_of_killed(task: Task, folder: Path, code: int, *, late: bool) -> ExperimentOutcome:
-    """Make the outcome of a child that left none: from its stage and how it ended."""
-    stage = _read(folder / "stage") or "start"
-    where = f"in stage {stage!r}"
-    tail = _read(folder / OUTPUT)[-TAIL_BYTES:]
-    if late:
-        message = f"no result within {task.settings.timeout_s:g} s; it was stopped {where}"
-        return ExperimentOutcome(status="failed", reason="timeout", message=message, traceback=tail or None)
-    ended = f"killed by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
-    if -code == signal.SIGKILL:
-        ended += " (the machine's memory may have run out)"
-    reason = DIED.get(stage, "infra_error")
-    return ExperimentOutcome(status="failed", reason=reason, message=f"{ended} {where}", traceback=tail or None)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def clear(folder: Path) -> None:

@@ -23,9 +23,13 @@ from compileboard.collectors.spool.journal import append_event
 from compileboard.collectors.terminal.progress_line import count_text
 
 COUNT_RECOMPILES = """
-select count(*)
-from recompiles join processes on processes.id = recompiles.process_id
-where processes.run_id = :run and processes.task = :task
+select coalesce(max(of_rank), 0)
+from (
+  select count(*) as of_rank
+  from recompiles join processes on processes.id = recompiles.process_id
+  where processes.run_id = :run and processes.task = :task
+  group by processes.rank
+)
 """
 
 
@@ -109,6 +113,7 @@ class BenchRunWriter:
             backend=settings.label(),
             dynamic=settings.dynamic,
             batch_size=outcome.batch_size or planned.ref.batch_size_for(settings.mode, settings.batch_size),
+            world_size=settings.world_size or 1,
             status=outcome.status,
             reason=outcome.reason,
             accuracy=outcome.accuracy,

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compileboard.collectors.bench import suites
+from compileboard.collectors.bench.execution.endings import OUTPUT
 from compileboard.collectors.bench.execution.graph_search import is_to_search, search_graphs
-from compileboard.collectors.bench.execution.isolation import OUTPUT, TaskOutcome, clear, run_task
+from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, run_task
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.execution.warm_start import CACHES_ON, measure_warm_starts, wants_warm_start
 from compileboard.collectors.bench.plan.request import BenchRequest

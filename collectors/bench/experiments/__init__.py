@@ -68,6 +68,7 @@ EXPERIMENTS = (
     ),
     Experiment("batch_size", "--find-batch-sizes", "Find the largest batch size that runs, halving from 1024."),
 )
+DISTRIBUTED_EXPERIMENTS = ("performance", "accuracy")  # of several ranks too
 
 
 TIMED = ("performance", "overhead", "nothing")  # a step's time is what they measure

@@ -6,8 +6,8 @@ Source: --nothing of upstream's benchmarks/dynamo/common.py, which times its sec
 
 from __future__ import annotations
 
-from compileboard.collectors.bench.experiments.performance import summarize
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import Workbench, failing_as
 

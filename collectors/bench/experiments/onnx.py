@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from compileboard.collectors.bench.experiments.performance import summarize
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.worker.exporting import describe_failure, dynamic_shapes, export_module, is_of_user
 from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as
 

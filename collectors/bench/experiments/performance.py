@@ -13,10 +13,9 @@ from compileboard.collectors.bench.worker.compile_times import compile_again
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST, ExperimentOutcome
 from compileboard.collectors.bench.worker.profiling import export_profile, memory_snapshot, peak_gb, peak_of, reset_peak
-from compileboard.collectors.bench.worker.statistics import speedup_of
+from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import interleave, vary_batch
 from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench, eagerly, failing_as, mark_batch
-from compileboard.collectors.contract.verdicts import noise_of
 
 LOOKUP_EVENT = "TorchDynamo Cache Lookup"
 
@@ -65,24 +64,6 @@ def run(bench: Workbench) -> ExperimentOutcome:
                 peaks["compiled"] += cold_peaks[: sample_count - 1]
     add_peaks(outcome, peaks, first=not is_settled)
     return outcome
-
-
-def summarize(values: dict[str, float], repeats: dict[str, list[float]]) -> ExperimentOutcome:
-    """Make the outcome of what was timed: medians, interval, noise."""
-    speedup = speedup_of(repeats["eager"], repeats["compiled"])
-    values = {
-        **values,
-        "speedup": speedup.value,
-        "abs_latency": median(repeats["compiled"]),
-        "eager_latency": median(repeats["eager"]),
-    }
-    if speedup.low is not None and speedup.high is not None:
-        values |= {"speedup_low": speedup.low, "speedup_high": speedup.high}
-    for name in ("eager", "compiled"):
-        noise = noise_of(repeats[name])
-        if noise is not None:
-            values[f"{name}_noise"] = noise
-    return ExperimentOutcome(values=values, repeats=repeats)
 
 
 def _warm_up(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module) -> tuple[float, float | None]:

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch._dynamo.testing import reset_rng_state
 
-from compileboard.collectors.bench.experiments.performance import summarize
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.mismatch import output_error
 from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench, failing_as, mark_batch
 

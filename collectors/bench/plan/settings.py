@@ -84,6 +84,7 @@ NAMED: dict[str, Any] = {"unlabelled": "a column of a series, or the beginning o
 NO_NUMBER: dict[str, Any] = {"unlabelled": "no number depends on it", "command": NEVER, "in_digest": False}
 AMP_DTYPES = {"cpu": "bfloat16", "cuda": "float16"}
 WITHOUT_CUDAGRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
+DDP_MODES = ("ddp_optimizer", "python_reducer", "python_reducer_without_compiled_forward", "no_optimization")
 DTYPES = {
     "float32": "Measure in float32, the default.",
     "float16": "Measure in float16.",
@@ -256,6 +257,28 @@ class BenchSettings:
         "Measure the model with weights quantized by torchao against compiled bfloat16, and the errors of both.",
         choices=("int8dynamic", "int8weightonly", "int4weightonly", "noquant"),
     )
+    ddp: bool = COMPILED(
+        False,
+        "Measure a training step of N ranks with DistributedDataParallel.",
+        label="ddp={settings.optimize_ddp_mode}",
+    )
+    fsdp: bool = COMPILED(False, "Measure a training step of N ranks with FSDP2 (fully_shard).", label="fsdp2")
+    optimize_ddp_mode: str = COMPILED(
+        DDP_MODES[0],
+        f"What dynamo does about DDP: {', '.join(DDP_MODES)}. Default: {DDP_MODES[0]}.",
+        choices=DDP_MODES,
+        unlabelled="a part of --ddp's",
+    )
+    world_size: int | None = COMPILED(
+        None, "Ranks of --ddp and --fsdp. Default: all GPUs; 2 on a CPU.", unlabelled="a column of a series", **COUNT
+    )
+    distributed_master_port: int | None = MEASURED(
+        None,
+        "Port at which the ranks find each other; a taken one is replaced. Default: any.",
+        metavar="PORT",
+        read=read_count,
+        **NO_NUMBER,
+    )
 
     def dump(self) -> str:
         """Write the settings as JSON."""
@@ -264,6 +287,10 @@ class BenchSettings:
     @property
     def is_training(self) -> bool:
         return self.mode == "training"
+
+    @property
+    def is_distributed(self) -> bool:
+        return self.ddp or self.fsdp
 
     @property
     def dynamic(self) -> bool:
@@ -306,7 +333,7 @@ class BenchSettings:
             value = different.get(name)
             if declaration.label is not None and value is not None and value is not False:
                 values = sorted(value) if isinstance(value, tuple) else [value]
-                parts += [declaration.label.format(part) for part in values]
+                parts += [declaration.label.format(part, settings=self) for part in values]
         return "_".join(parts)
 
     def list_arguments(self) -> list[str]:

@@ -10,6 +10,7 @@ TAKEN = {
     "--cold-start-latency": "compile time is always that of empty caches",
     "--generate-aot-autograd-stats": "AOT graphs are recorded: see the run's page",
     "--inductor-settings": "it changes nothing in upstream's harness either",
+    "--multiprocess": "each rank of --ddp and --fsdp is a process of its own",
     "--print-compilation-time": f"compile time is {_RECORDED}",
     "--print-dataframe-summary": "the summary is always printed",
     "--print-memory": f"peak memory is {_RECORDED}",
@@ -28,11 +29,6 @@ REFUSED = {
         (
             "--aot-precompile",
             "--caching-precompile",
-            "--ddp",
-            "--fsdp",
-            "--multiprocess",
-            "--optimize-ddp-mode",
-            "--distributed-master-port",
         ),
         _LATER,
     ),
@@ -73,8 +69,6 @@ REFUSED = {
 }
 VALUED = frozenset(
     (
-        "--optimize-ddp-mode",
-        "--distributed-master-port",
         "--xla-tolerance",
         "--optimus",
         "--save-model-outputs-to",

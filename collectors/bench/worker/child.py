@@ -10,15 +10,16 @@ import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from compileboard.collectors.bench.experiments import find
 from compileboard.collectors.bench.plan.tasks import Task, read_task
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
+from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, Stages
 from compileboard.collectors.runs.program import end_with
 from compileboard.collectors.stack_room import call_with_room, widen_backward
 
-RESULT = "result.json"
+if TYPE_CHECKING:
+    from compileboard.collectors.bench.worker.workbench import Workbench
 
 
 def start(parent: str, folder: str) -> None:
@@ -33,17 +34,34 @@ def main(folder_name: str) -> None:
     stages = Stages(folder)
     task = read_task(folder)
     try:
-        outcome = _measure(task, stages)
+        outcome = _measure(task, folder, stages)
     except BaseException as error:
         outcome = failure(error)
+    write_result(folder, outcome, stages)
+    leave()
+
+
+def write_result(folder: Path, outcome: ExperimentOutcome, stages: Stages) -> None:
+    """Leave a result where the process that started this one reads it."""
     outcome.facts["stages_s"] = stages.durations()
     temporary = folder / f"{RESULT}.part"
     temporary.write_text(outcome.dump(), encoding="utf-8")
     os.replace(temporary, folder / RESULT)
-    leave()
 
 
-def _measure(task: Task, stages: Stages) -> ExperimentOutcome:
+def _measure(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
+    if task.settings.is_distributed:
+        from compileboard.collectors.bench.distributed.launcher import launch
+
+        return launch(task, folder, stages)
+    import_torch(task, stages)
+    from compileboard.collectors.bench.worker.workbench import Workbench
+
+    return run_experiment(task, Workbench(task.ref, task.settings, stages))
+
+
+def import_torch(task: Task, stages: Stages) -> None:
+    """Import torch and set it up for a task."""
     from compileboard.collectors.bench.worker.torch_setup import arrange, prepare_environment
 
     prepare_environment(task)  # before torch is imported: it reads some of it then
@@ -51,10 +69,11 @@ def _measure(task: Task, stages: Stages) -> ExperimentOutcome:
     import torch._dynamo.testing  # noqa: F401
 
     stages.begin("import the harness")
-    from compileboard.collectors.bench.worker.workbench import Workbench
-
     arrange(task)
-    bench = Workbench(task.ref, task.settings, stages)
+
+
+def run_experiment(task: Task, bench: Workbench) -> ExperimentOutcome:
+    """Load the model and do with it what the task's experiment does."""
     bench.load()
     module = import_module(find(task.experiment).module)
     has_room = not task.settings.no_stack_room

@@ -85,7 +85,7 @@ def _check(
     bench.stage("eager")
     first = _eager(bench, iterations, "1st")
     second = _eager(bench, iterations, "2nd")
-    if not bench.facts.find("eager_differs") and not _same(first, second, None, bench, tolerance=0.0, cosine=False):
+    if not bench.facts.find("eager_differs") and not is_same(first, second, None, bench, tolerance=0.0, cosine=False):
         return "eager_two_runs_differ", _describe(first, second)
     del second
     result = _compute(bench, compute)
@@ -94,7 +94,7 @@ def _check(
     bench.stage("compare")
     if (error := output_error(first, result)) is not None:
         outcome.values["output_error"] = error
-    if _same(first, result, reference, bench, tolerance=tolerance, cosine=cosine):
+    if is_same(first, result, reference, bench, tolerance=tolerance, cosine=cosine):
         return "pass", ""
     if bench.settings.skip_accuracy_check:
         return "pass_due_to_skip", ""
@@ -115,7 +115,7 @@ def _reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
     if bench.settings.skip_fp64_check:
         return None
     try:
-        module = bench.copy_module().to(torch.float64)
+        module = bench.copy_module(torch.float64)
         inputs = cast_inputs(clone_inputs(bench.inputs), torch.float64)
         bench.steps.use(module)
         with eagerly():
@@ -148,7 +148,7 @@ def _compute(bench: Workbench, compute: Callable[[], Any]) -> Any:
         return compute()
 
 
-def _same(left: Any, right: Any, reference: Any, bench: Workbench, *, tolerance: float, cosine: bool) -> bool:
+def is_same(left: Any, right: Any, reference: Any, bench: Workbench, *, tolerance: float, cosine: bool) -> bool:
     """Compare by torch's own rule; what cannot be compared is not the same."""
     try:
         return bool(

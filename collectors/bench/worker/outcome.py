@@ -14,6 +14,8 @@ from typing import Any
 from compileboard.collectors.contract.redaction import redact_line, redact_source
 from compileboard.collectors.decode.values import clean
 
+RESULT = "result.json"  # in the folder of the process that measures
+
 
 @dataclass
 class ExperimentOutcome:

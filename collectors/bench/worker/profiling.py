@@ -59,7 +59,8 @@ def output_path(bench: Workbench, kind: str, suffix: str, stem: str | None = Non
     """
     safe = safe_name(bench.ref.name)
     name = f"{bench.settings.label()}_{safe}_{kind}" if stem is None else f"{stem}_{safe}"
-    return output_folder(bench) / f"{name}{suffix}"
+    rank = "" if bench.rank is None else f"_rank{bench.rank}"
+    return output_folder(bench) / f"{name}{rank}{suffix}"
 
 
 def output_folder(bench: Workbench) -> Path:

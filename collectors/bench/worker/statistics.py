@@ -1,4 +1,4 @@
-"""What repeats say: medians, the interval of a speedup, noise. Standard library alone."""
+"""What repeats say: medians, the interval of a speedup, noise. No torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.contract.verdicts import noise_of
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
@@ -44,3 +47,21 @@ def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> Speedup:
 def _resampled(eager: Sequence[float], compiled: Sequence[float], draw: random.Random, count: int) -> float:
     picked = draw.choices(range(count), k=count)
     return median([eager[i] for i in picked]) / median([compiled[i] for i in picked])
+
+
+def summarize(values: dict[str, float], repeats: dict[str, list[float]]) -> ExperimentOutcome:
+    """Make the outcome of what was timed: medians, interval, noise."""
+    speedup = speedup_of(repeats["eager"], repeats["compiled"])
+    values = {
+        **values,
+        "speedup": speedup.value,
+        "abs_latency": median(repeats["compiled"]),
+        "eager_latency": median(repeats["eager"]),
+    }
+    if speedup.low is not None and speedup.high is not None:
+        values |= {"speedup_low": speedup.low, "speedup_high": speedup.high}
+    for name in ("eager", "compiled"):
+        noise = noise_of(repeats[name])
+        if noise is not None:
+            values[f"{name}_noise"] = noise
+    return ExperimentOutcome(values=values, repeats=repeats)

@@ -49,6 +49,8 @@ class Workbench:
         self.facts: ModelFacts = facts_for(ref.suite, ref.name)
         self.artifact_errors: list[str] = []  # of files beside the numbers
         self.batch_sizes: list[int] = []  # of each timed repeat, where the batch varies
+        self.rank: int | None = None  # of several
+        self.home = settings.device  # where the model is that copies are made of
         self.loaded: Loaded
         self.steps: Steps
 
@@ -62,9 +64,7 @@ class Workbench:
         Raises: StageFailed with the builder's own error as its cause.
         """
         self.stage("load")
-        self.loaded = build(
-            self.ref, self.ref.batch_size_for(self.settings.mode, self.settings.batch_size), self.settings.part
-        )
+        self.loaded = self.build()
         self.steps = Steps(self.settings, self.loaded.loss, self.facts)
         if self.settings.activation_checkpointing:
             self._checkpoint()
@@ -73,7 +73,7 @@ class Workbench:
         if not self.loaded.keeps_mode:
             self.module.train(train)
         try:
-            self.module.to(self.settings.device)
+            self.module.to(self.home)
             if self.settings.channels_last:
                 self.module.to(memory_format=torch.channels_last)
             self.loaded.inputs = self.prepare_inputs(self.loaded.inputs, castable=False)
@@ -89,6 +89,15 @@ class Workbench:
         if enable is None:
             raise NotAvailable("activation checkpointing: only models of transformers can be told to")
         enable()
+
+    def build(self) -> Loaded:
+        """Build the model on the CPU."""
+        batch_size = self.ref.batch_size_for(self.settings.mode, self.settings.batch_size)
+        return build(self.ref, batch_size, self.settings.part, self.seed)
+
+    def seed(self) -> None:
+        """Seed what a builder draws."""
+        reset_rng_state()
 
     def prepare_inputs(self, inputs: Inputs, *, castable: bool = True) -> Inputs:
         """Move inputs to the device and, if asked, cast them to the dtype that is measured."""
@@ -120,9 +129,10 @@ class Workbench:
         tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(self.inputs) if isinstance(leaf, torch.Tensor)]
         return int(tensors[0].shape[0]) if tensors and tensors[0].dim() else None
 
-    def copy_module(self) -> torch.nn.Module:
-        """Copy the model, so that one measurement leaves nothing behind for the next."""
-        return copy.deepcopy(self.module)
+    def copy_module(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
+        """Copy the model, in a dtype if asked, so that one measurement leaves nothing behind for the next."""
+        module = copy.deepcopy(self.module)
+        return module.to(dtype) if dtype else module
 
     def grad(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context of the mode: gradients in training alone."""
@@ -198,7 +208,9 @@ class Workbench:
         return outcome
 
 
-def build(ref: ModelRef, batch_size: int, part: str | None = None) -> Loaded:
+def build(
+    ref: ModelRef, batch_size: int, part: str | None = None, seed: Callable[[], None] = reset_rng_state
+) -> Loaded:
     """Call a model's builder, with the part of the model if one is asked for.
 
     Raises: StageFailed; NotAvailable where the library lacks the model.
@@ -208,7 +220,7 @@ def build(ref: ModelRef, batch_size: int, part: str | None = None) -> Loaded:
     module, _, function = ref.builder.partition(":")
     try:
         builder = getattr(import_module(module), function)
-        reset_rng_state()
+        seed()
         if part is not None and "part" not in inspect.signature(builder).parameters:
             raise ValueError(f"--part {part}: {ref.name} has no parts to choose from")
         words = {} if part is None else {"part": part}

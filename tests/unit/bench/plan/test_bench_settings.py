@@ -67,6 +67,9 @@ def test_settings_read_back_as_they_were_written() -> None:
             "inductor_skip_accuracy_check_TORCHINDUCTOR_X=1",
         ),
         (BenchSettings(repeat=5, timeout_s=1, compile_repeats=9), "inductor"),
+        (BenchSettings(ddp=True, world_size=2, distributed_master_port=6789), "inductor_ddp=ddp_optimizer"),
+        (BenchSettings(ddp=True, optimize_ddp_mode="no_optimization"), "inductor_ddp=no_optimization"),
+        (BenchSettings(fsdp=True, world_size=4), "inductor_fsdp2"),
     ],
 )
 def test_a_label_names_what_changes_the_measurement(settings: BenchSettings, label: str) -> None:
@@ -229,3 +232,35 @@ def test_a_setting_is_of_the_experiments_that_heed_it() -> None:
     assert settings_for("accuracy", asked) == BenchSettings()
     assert settings_for("performance", asked) == asked
     assert settings_for("shapes", asked) == BenchSettings(suppress_errors=True)
+
+
+def test_ranks_are_two_on_a_cpu_and_as_many_as_asked() -> None:
+    assert settings_of(parse("--ddp", "--training"), {}).world_size == 2
+    assert settings_of(parse("--fsdp", "--training", "--world-size", "4"), {}).world_size == 4
+    assert settings_of(parse("--training"), {}).world_size is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--ddp"], "--ddp measures how gradients are exchanged; add --training"),
+        (["--ddp", "--fsdp", "--training"], "expected one of them"),
+        (["--world-size", "2"], "--world-size 2: one process is measured; add --ddp or --fsdp"),
+        (["--fsdp", "--training", "--world-size", "1"], "expected at least 2 ranks$"),
+        (["--ddp", "--training", "--tolerance"], "--tolerance measures one process; --ddp goes with --performance and"),
+        (["--ddp", "--training", "--distributed-master-port", "70000"], "expected a port up to 65535"),
+        (["--optimize-ddp-mode", "no_optimization"], "--optimize-ddp-mode no_optimization: add --ddp"),
+    ],
+)
+def test_ranks_that_cannot_be_had_are_refused_in_words(words: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        settings_of(parse(*words), {})
+
+
+def test_each_rank_on_a_gpu_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compileboard.collectors.cli.bench.count_gpus", lambda: 2)
+    request = read_request(bench.make_context("bench", ["--device", "cuda", "--ddp", "--training"]).params)
+    assert settings_of(request, {}).world_size == 2
+    request.given = {**request.given, "world_size": 3}
+    with pytest.raises(ValueError, match="a GPU for each rank; 2 can be used here"):
+        settings_of(request, {})

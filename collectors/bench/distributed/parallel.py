@@ -1,0 +1,178 @@
+"""A rank's workbench: the model in DistributedDataParallel or sharded by FSDP2, with inputs of this rank's own."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils import _pytree
+
+from compileboard.collectors.bench.loaded import Loaded
+from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.plan.settings import BenchSettings
+from compileboard.collectors.bench.worker.outcome import Stages
+from compileboard.collectors.bench.worker.timing import randomized
+from compileboard.collectors.bench.worker.torch_setup import SEED
+from compileboard.collectors.bench.worker.workbench import Workbench
+
+WRAPPED_PARAMETERS = 100_000  # upstream's size of a module that FSDP shards by itself
+Gradients = dict[str, torch.Tensor]
+
+
+class RankWorkbench(Workbench):
+    """A workbench whose module is one rank's part. What is copied stays on the CPU: it is no rank's memory."""
+
+    def __init__(self, ref: ModelRef, settings: BenchSettings, stages: Stages) -> None:
+        super().__init__(ref, settings, stages)
+        self.rank: int = dist.get_rank()
+        self.home = "cpu"
+        self.parallel: nn.Module | None = None
+        self.compiled: Callable[..., Any] | None = None  # the last step
+        self.gradients: Gradients = {}  # of the last module's first step, whole
+        self.are_inputs_alike = False  # on every rank, whatever was drawn
+
+    def build(self) -> Loaded:
+        """Build the model with inputs of this rank's own, and with rank 0's weights."""
+        loaded = super().build()
+        device = torch.device(self.settings.device)
+        with torch.no_grad():
+            for tensor in (*loaded.module.parameters(), *loaded.module.buffers()):
+                moved = tensor.detach().to(device).contiguous()
+                dist.broadcast(moved, 0)
+                tensor.copy_(moved)
+        if are_alike(loaded.inputs):  # a builder that seeds for itself
+            torch.random.manual_seed(SEED + self.rank)
+            loaded.inputs = randomized(loaded.inputs)
+            self.are_inputs_alike = are_alike(loaded.inputs)
+        return loaded
+
+    def seed(self) -> None:
+        """Seed what a builder draws: of each rank otherwise."""
+        super().seed()
+        torch.random.manual_seed(SEED + self.rank)
+        random.seed(SEED + self.rank)
+
+    def cast(self) -> None:
+        """Cast the model, then distribute a copy of it."""
+        super().cast()
+        self.parallel = self.copy_module()
+
+    def compile(self, step: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
+        """Compile a step, and keep it for what is counted afterwards."""
+        self.compiled = super().compile(step, **changes)
+        return self.compiled
+
+    @property
+    def module(self) -> nn.Module:
+        return self.loaded.module if self.parallel is None else self.parallel
+
+    def copy_module(self, dtype: torch.dtype | None = None) -> nn.Module:
+        """Copy the model and distribute the copy."""
+        module = copy.deepcopy(self.loaded.module)
+        return distribute(module.to(dtype) if dtype else module, self.settings)
+
+    def synchronize(self) -> None:
+        """Wait for the device and for the other ranks."""
+        super().synchronize()
+        dist.barrier()
+        super().synchronize()
+
+    def run_iterations(self, step: Callable[..., Any], module: nn.Module, *rest: Any) -> Any:
+        """Run a check's steps; keep the gradients of the first, and return whole tensors."""
+        self.gradients = {}
+
+        def noting(module: nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
+            result = step(module, inputs, collect_outputs=collect_outputs)
+            if not self.gradients:
+                self.gradients = read_gradients(module)
+            return result
+
+        return _pytree.tree_map(whole, super().run_iterations(noting, module, *rest))
+
+
+def distribute(module: nn.Module, settings: BenchSettings) -> nn.Module:
+    """Return a module that all ranks train: whole on each (DDP), or in shards (FSDP2)."""
+    if settings.fsdp:
+        return shard(module, settings.device)
+    from torch.nn.parallel import DistributedDataParallel
+
+    replica: nn.Module = DistributedDataParallel(module.to(settings.device), find_unused_parameters=True)  # as upstream
+    replica.training = module.training
+    return replica
+
+
+def shard(module: nn.Module, device: str) -> nn.Module:
+    """Shard a module's larger parts by themselves and then the rest, as upstream's size policy chooses them."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:  # its place before torch 2.6
+        from torch.distributed._composable.fsdp import fully_shard
+
+    mesh = init_device_mesh(device, (dist.get_world_size(),))
+    for part in (*list_parts(module), module):
+        fully_shard(part, mesh=mesh)
+    return module
+
+
+def list_parts(root: nn.Module) -> list[nn.Module]:
+    """List the modules to shard by themselves, inner ones first; each has enough parameters that no inner one has.
+
+    Containers without a forward, and parameters that several modules share, are the root's.
+    """
+    owners = Counter(id(parameter) for parameter in _list_all(root))
+    tied = {key for key, count in owners.items() if count > 1}
+    parts: list[nn.Module] = []
+
+    def visit(module: nn.Module) -> int:
+        """Return how many parameters parts have by now."""
+        is_whole = isinstance(module, nn.MultiheadAttention)  # reads its children's weights, and calls none of them
+        taken = 0 if is_whole else sum(visit(child) for child in module.children())
+        own = sum(parameter.numel() for parameter in module.parameters())
+        is_callable = not isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict))
+        is_tied = any(id(parameter) in tied for parameter in module.parameters())
+        if module is root or not is_callable or is_tied or own - taken < WRAPPED_PARAMETERS:
+            return taken
+        parts.append(module)
+        return own
+
+    visit(root)
+    return parts
+
+
+def _list_all(root: nn.Module) -> list[nn.Parameter]:
+    return [parameter for module in root.modules() for parameter in module.parameters(recurse=False)]
+
+
+def whole(leaf: Any) -> Any:
+    """Return a tensor as one process has it. A collective for a sharded one: every rank calls it in the same order."""
+    gather = getattr(leaf, "full_tensor", None)
+    return gather() if gather is not None else leaf
+
+
+def read_gradients(module: nn.Module) -> Gradients:
+    """Return a copy of a module's gradients under the names of the plain one."""
+    return {
+        name.removeprefix("module."): whole(parameter.grad).detach().clone()
+        for name, parameter in module.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+def are_alike(inputs: Any) -> bool:
+    """Return whether all ranks have the same inputs."""
+    digest = hashlib.sha256()
+    for leaf in _pytree.tree_leaves(inputs):
+        if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
+            digest.update(leaf.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    digests: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(digests, digest.hexdigest())
+    return len(set(digests)) == 1

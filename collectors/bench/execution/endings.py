@@ -1,0 +1,71 @@
+"""How a process that measures ended: the result it left, or what its stage and its last words say. No torch."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, load_outcome
+from compileboard.collectors.runs.program import signal_name
+
+OUTPUT = "output.txt"
+TAIL_BYTES = 20_000
+# What a process that dies in a stage has failed at, in upstream's words.
+DIED = {
+    "load": "model_fail_to_load",
+    "reference": "eager_1st_run_fail",
+    "eager": "eager_1st_run_fail",
+    "compile": "fail_to_run",
+    "export": "fail_to_run",
+    "draft": "fail_to_run",
+    "load package": "fail_to_run",
+    "another batch": "fail_to_run",
+    "run": "fail_to_run",
+    "measure": "fail_to_run",
+    "compare": "fail_to_run",
+}
+
+
+def read_result(folder: Path) -> ExperimentOutcome | None:
+    """Return the result that a process left in its folder."""
+    try:
+        return load_outcome((folder / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def outcome_of_late(folder: Path, timeout_s: float) -> ExperimentOutcome:
+    """Make the outcome of a process whose time ran out."""
+    message = f"no result within {timeout_s:g} s; it was stopped in stage {read_stage(folder)!r}"
+    return ExperimentOutcome(status="failed", reason="timeout", message=message, traceback=read_tail(folder))
+
+
+def outcome_of_killed(folder: Path, code: int) -> ExperimentOutcome:
+    """Make the outcome of a process that left none: from its stage and how it ended."""
+    stage = read_stage(folder)
+    ended = f"killed by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
+    if -code == signal.SIGKILL:
+        ended += " (the machine's memory may have run out)"
+    reason = DIED.get(stage, "infra_error")
+    message = f"{ended} in stage {stage!r}"
+    return ExperimentOutcome(status="failed", reason=reason, message=message, traceback=read_tail(folder))
+
+
+def read_stage(folder: Path) -> str:
+    """Return the stage that a process is or was in."""
+    return _read(folder / "stage") or "start"
+
+
+def read_tail(folder: Path) -> str | None:
+    """Return the last words of a process, and of the ranks it had started."""
+    paths = [folder / OUTPUT, *sorted(folder.glob(f"*/{OUTPUT}"))]
+    tails = [(path.parent.name, _read(path)[-TAIL_BYTES:]) for path in paths]
+    texts = [text if not number else f"{name}:\n{text}" for number, (name, text) in enumerate(tails) if text]
+    return "\n".join(texts) or None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

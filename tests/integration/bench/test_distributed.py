@@ -1,0 +1,64 @@
+"""`bench --ddp` and `--fsdp` on a CPU: two ranks over gloo, observed as ranks of one run."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compileboard.app.queries.run.ranks import list_ranks
+from tests.integration.bench.test_bench import bench, rows
+from tests.tools.observed import Workplace
+
+pytestmark = pytest.mark.torch
+
+MODELS = f"path:{Path(__file__).parents[2] / 'programs/rank_models.py'}"
+
+
+def measure(workplace: Workplace, *words: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Run bench; return its results by model and experiment, with the facts read."""
+    done = bench(workplace, "--training", *words)
+    assert done.returncode in (0, 1), done.stderr
+    results = rows(workplace, "select series.*, results.* from results join series on series.id = results.series_id")
+    return {(row["model"], row["experiment"]): {**row, "facts": json.loads(row["facts"])} for row in results}
+
+
+def test_ddp_is_measured_by_its_slowest_rank_and_gives_one_processes_gradients(workplace: Workplace) -> None:
+    results = measure(workplace, "--ddp", "--only", "mlp", "--performance", "--accuracy")
+    timed, checked = results["mlp", "performance"], results["mlp", "accuracy"]
+    assert (timed["status"], timed["world_size"]) == ("measured", 2), timed["message"]
+    assert timed["backend"].endswith("_ddp=ddp_optimizer")
+    ranks = timed["facts"]["ranks"]
+    assert [rank["rank"] for rank in ranks] == [0, 1]
+    assert [rank["splits"] for rank in ranks] == [2, 2], "DDP's first bucket is 1 MB, and the model is 2 MB"
+    assert all(rank["collectives"] > 0 and rank["graphs"] > 0 for rank in ranks)
+    assert timed["abs_latency_ms"] >= max(rank["latency_ms"] for rank in ranks)
+    assert timed["facts"]["distributed"]["one_process_latency_ms"] > 0
+    assert (checked["accuracy"], checked["message"]) == ("pass", None)
+    assert checked["facts"]["distributed"]["gradient_error"] < 1e-5
+    with sqlite3.connect(workplace.database) as connection:
+        connection.row_factory = sqlite3.Row
+        (run,) = connection.execute("select id from runs").fetchone()
+        sequences = list_ranks(connection, run)
+    assert [sequence.rank for sequence in sequences] == [0, 1]
+    assert [len(sequence.processes) for sequence in sequences] == [2, 2]
+    assert [entry.position for entry in sequences[0].compiles] == [entry.position for entry in sequences[1].compiles]
+
+
+def test_fsdp2_gives_one_processes_gradients(workplace: Workplace) -> None:
+    (result,) = measure(workplace, "--fsdp", "--only", "mlp", "--accuracy").values()
+    assert (result["accuracy"], result["message"]) == ("pass", None)
+    assert result["facts"]["distributed"]["kind"] == "fsdp2"
+    assert result["facts"]["distributed"]["gradient_error"] < 1e-5
+
+
+def test_a_missing_exchange_is_a_wrong_answer_and_a_killed_rank_one_status(workplace: Workplace) -> None:
+    results = measure(workplace, "--ddp", "--only", MODELS, "-k", "unsynchronized|killed", "--accuracy")
+    wrong, killed = results["unsynchronized", "accuracy"], results["killed", "accuracy"]
+    assert (wrong["status"], wrong["accuracy"]) == ("failed", "fail_accuracy")
+    assert "gradients are not those of one process" in wrong["message"]
+    assert (killed["status"], killed["reason"]) == ("failed", "model_fail_to_load")
+    assert killed["message"].startswith("rank 1: killed by SIGKILL")
