@@ -275,7 +275,7 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
     values = dict(arguments.given)
     gpu_count = 0 if values["device"] == "cpu" else count_gpus()
     device = values["device"] or ("cuda" if gpu_count else "cpu")
-    values["world_size"] = _choose_world_size(values, arguments.experiments, gpu_count if device == "cuda" else None)
+    values["world_size"] = _choose_world_size(values, arguments, gpu_count if device == "cuda" else None)
     if values["freezing"] and values["mode"] == "training":
         raise ValueError("--freezing inlines the weights, which training changes; it goes with --inference")
     if values["nopython"] and values["mode"] == "training":
@@ -322,7 +322,7 @@ def _check_quantization(dtype: str) -> str:
     return "bfloat16"
 
 
-def _choose_world_size(values: Mapping[str, Any], experiments: Sequence[str], gpu_count: int | None) -> int | None:
+def _choose_world_size(values: Mapping[str, Any], arguments: BenchRequest, gpu_count: int | None) -> int | None:
     """Return the number of ranks; none where one process is measured. `gpu_count`: none on a CPU.
 
     Raises: ValueError in words where the ranks cannot be had.
@@ -341,7 +341,9 @@ def _choose_world_size(values: Mapping[str, Any], experiments: Sequence[str], gp
         raise ValueError("--ddp and --fsdp are two ways to train with several ranks; expected one of them")
     if values["mode"] != "training":
         raise ValueError(f"{flag} measures how gradients are exchanged; add --training")
-    if others := [name for name in experiments if name not in DISTRIBUTED_EXPERIMENTS]:
+    if arguments.device_index is not None:
+        raise ValueError(f"--device-index {arguments.device_index} is one GPU; {flag} needs one for each rank")
+    if others := [name for name in list_experiments(arguments) if name not in DISTRIBUTED_EXPERIMENTS]:
         flags = " and ".join(find(name).flag for name in DISTRIBUTED_EXPERIMENTS)
         raise ValueError(f"{find(others[0]).flag} measures one process; {flag} goes with {flags}")
     if size is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import random
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,23 +16,35 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils import _pytree
 
+from compileboard.collectors.bench.execution.endings import DIED
 from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.worker.outcome import Stages
 from compileboard.collectors.bench.worker.timing import randomized
 from compileboard.collectors.bench.worker.torch_setup import SEED
-from compileboard.collectors.bench.worker.workbench import Workbench
+from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, is_oom
 
+AGREEMENT_S = 5.0
 WRAPPED_PARAMETERS = 100_000  # upstream's size of a module that FSDP shards by itself
 Gradients = dict[str, torch.Tensor]
+
+
+class RankFailed(BaseException):
+    """A failure that other ranks do not have: they wait for this one, so nothing can go on. No handler takes it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class RankWorkbench(Workbench):
     """A workbench whose module is one rank's part. What is copied stays on the CPU: it is no rank's memory."""
 
-    def __init__(self, ref: ModelRef, settings: BenchSettings, stages: Stages) -> None:
+    def __init__(self, ref: ModelRef, settings: BenchSettings, stages: Stages, store: dist.Store) -> None:
         super().__init__(ref, settings, stages)
+        self.store = store
+        self.failure_count = 0
         self.rank: int = dist.get_rank()
         self.home = "cpu"
         self.parallel: nn.Module | None = None
@@ -84,8 +98,19 @@ class RankWorkbench(Workbench):
         dist.barrier()
         super().synchronize()
 
+    def warm_up(self, *arguments: Any, **words: Any) -> float:
+        """Call a step some times.
+
+        Raises: RankFailed.
+        """
+        with self._agreeing():
+            return super().warm_up(*arguments, **words)
+
     def run_iterations(self, step: Callable[..., Any], module: nn.Module, *rest: Any) -> Any:
-        """Run a check's steps; keep the gradients of the first, and return whole tensors."""
+        """Run a check's steps; keep the gradients of the first, and return whole tensors.
+
+        Raises: RankFailed.
+        """
         self.gradients = {}
 
         def noting(module: nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
@@ -94,7 +119,28 @@ class RankWorkbench(Workbench):
                 self.gradients = read_gradients(module)
             return result
 
-        return _pytree.tree_map(whole, super().run_iterations(noting, module, *rest))
+        with self._agreeing():
+            return _pytree.tree_map(whole, super().run_iterations(noting, module, *rest))
+
+    @contextlib.contextmanager
+    def _agreeing(self) -> Iterator[None]:
+        """Let a failure pass that every rank has at this point; another ends this rank.
+
+        Raises: RankFailed.
+        """
+        try:
+            yield
+        except FAILURES as error:
+            self.failure_count += 1
+            key, deadline_s = f"failure {self.failure_count}", time.monotonic() + AGREEMENT_S
+            self.store.add(key, 1)
+            while self.store.add(key, 0) < dist.get_world_size():
+                if time.monotonic() > deadline_s:
+                    reason = DIED.get(self.stages.name, "fail_to_run")
+                    oom = "eager_1st_run_OOM" if reason == DIED["eager"] else "OOM"
+                    raise RankFailed(oom if is_oom(error) else reason) from error
+                time.sleep(0.05)
+            raise
 
 
 def distribute(module: nn.Module, settings: BenchSettings) -> nn.Module:

@@ -22,6 +22,8 @@ from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stag
 from compileboard.collectors.runs.program import end_with
 
 if TYPE_CHECKING:
+    from torch.distributed import Store
+
     from compileboard.collectors.bench.distributed.parallel import RankWorkbench
 
 
@@ -37,8 +39,7 @@ def main(folder: Path, listener: int | None) -> None:
     task = read_task(folder.parent)
     try:
         import_torch(task, stages)
-        join(task, stages, listener)
-        bench, outcome = _measure(task, stages)
+        bench, outcome = _measure(task, stages, join(task, stages, listener))
     except BaseException as error:
         bench, outcome = None, failure(error)
     write_result(folder, outcome, stages)
@@ -48,8 +49,8 @@ def main(folder: Path, listener: int | None) -> None:
     leave()
 
 
-def join(task: Task, stages: Stages, listener: int | None) -> None:
-    """Meet the other ranks at the launcher's port of this machine."""
+def join(task: Task, stages: Stages, listener: int | None) -> Store:
+    """Meet the other ranks at the launcher's port of this machine; return what they share."""
     import torch
     import torch.distributed as dist
 
@@ -77,15 +78,16 @@ def join(task: Task, stages: Stages, listener: int | None) -> None:
     )
     if task.settings.ddp:
         torch._dynamo.config.optimize_ddp = task.settings.optimize_ddp_mode
+    return store
 
 
-def _measure(task: Task, stages: Stages) -> tuple[RankWorkbench, ExperimentOutcome]:
+def _measure(task: Task, stages: Stages, store: Store) -> tuple[RankWorkbench, ExperimentOutcome]:
     from compileboard.collectors.bench.distributed.gradients import check_gradients
     from compileboard.collectors.bench.distributed.observation import count_collectives, count_splits, describe_ddp
     from compileboard.collectors.bench.distributed.parallel import RankWorkbench
 
     splits = count_splits()
-    bench = RankWorkbench(task.ref, task.settings, stages)
+    bench = RankWorkbench(task.ref, task.settings, stages, store)
     outcome = run_experiment(task, bench)
     if task.experiment == "accuracy":
         check_gradients(bench, outcome)

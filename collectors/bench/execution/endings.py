@@ -58,10 +58,14 @@ def read_stage(folder: Path) -> str:
 
 def read_tail(folder: Path) -> str | None:
     """Return the last words of a process, and of the ranks it had started."""
-    paths = [folder / OUTPUT, *sorted(folder.glob(f"*/{OUTPUT}"))]
-    tails = [(path.parent.name, _read(path)[-TAIL_BYTES:]) for path in paths]
+    tails = [(path.parent.name, _read(path)[-TAIL_BYTES:]) for path in list_outputs(folder)]
     texts = [text if not number else f"{name}:\n{text}" for number, (name, text) in enumerate(tails) if text]
     return "\n".join(texts) or None
+
+
+def list_outputs(folder: Path) -> list[Path]:
+    """List the files of what a task's process wrote, and then its ranks."""
+    return [folder / OUTPUT, *sorted(folder.glob(f"rank*/{OUTPUT}"), key=lambda path: int(path.parent.name[4:]))]
 
 
 def _read(path: Path) -> str:

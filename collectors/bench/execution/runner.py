@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compileboard.collectors.bench import suites
-from compileboard.collectors.bench.execution.endings import OUTPUT
+from compileboard.collectors.bench.execution.endings import list_outputs
 from compileboard.collectors.bench.execution.graph_search import is_to_search, search_graphs
 from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, run_task
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
@@ -159,15 +158,16 @@ def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: l
         return run.write_result(planned, settings, done, command)
     finally:
         if settings.verbose:
-            _keep_log(folder / OUTPUT, planned, settings, job.checkout.cwd)
+            _keep_log(folder, planned, settings, job.checkout.cwd)
         clear(folder)
 
 
-def _keep_log(output: Path, planned: PlannedTask, settings: BenchSettings, cwd: str) -> None:
+def _keep_log(folder: Path, planned: PlannedTask, settings: BenchSettings, cwd: str) -> None:
     """Copy what a task wrote into the output directory, or the folder that it was started in."""
     name = re.sub(r"[^\w.=-]", "_", f"{settings.label()}_{planned.ref.name}_{planned.experiment}.log")
     with contextlib.suppress(OSError):  # the numbers are recorded all the same
-        shutil.copyfile(output, Path(settings.output_directory or cwd) / name)
+        written = b"".join(path.read_bytes() for path in list_outputs(folder))
+        (Path(settings.output_directory or cwd) / name).write_bytes(written)
 
 
 def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine, part: str = "") -> int:

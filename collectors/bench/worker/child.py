@@ -91,7 +91,7 @@ def failure(error: BaseException) -> ExperimentOutcome:
     from compileboard.collectors.bench.plan.models import NotAvailable
 
     reason = getattr(error, "reason", None)
-    cause = error.__cause__ if type(error).__name__ == "StageFailed" and error.__cause__ is not None else error
+    cause = error.__cause__ if reason is not None and error.__cause__ is not None else error
     text = "".join(traceback.format_exception(cause))
     message = f"{type(cause).__name__}: {cause}".strip()
     if isinstance(cause, NotAvailable):

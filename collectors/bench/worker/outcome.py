@@ -84,13 +84,13 @@ class Stages:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.seconds: dict[str, float] = {}
-        self._name = "start"
+        self.name = "start"
         self._began_s = time.monotonic() - (_age_s() or 0.0)
 
     def begin(self, name: str) -> None:
         """End the stage before and note this one where the parent can read it."""
         self._close()
-        self._name = name
+        self.name = name
         (self.folder / "stage").write_text(name)
 
     def durations(self) -> dict[str, float]:
@@ -103,7 +103,7 @@ class Stages:
 
     def _close(self) -> None:
         now_s = time.monotonic()
-        self.seconds[self._name] = self.seconds.get(self._name, 0.0) + now_s - self._began_s
+        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + now_s - self._began_s
         self._began_s = now_s
 
 

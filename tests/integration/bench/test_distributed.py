@@ -55,8 +55,11 @@ def test_fsdp2_gives_one_processes_gradients(workplace: Workplace) -> None:
     assert result["facts"]["distributed"]["gradient_error"] < 1e-5
 
 
-def test_a_missing_exchange_is_a_wrong_answer_and_a_killed_rank_one_status(workplace: Workplace) -> None:
-    results = measure(workplace, "--ddp", "--only", MODELS, "-k", "unsynchronized|killed", "--accuracy")
+def test_a_missing_exchange_is_a_wrong_answer_and_a_failed_rank_one_status(workplace: Workplace) -> None:
+    results = measure(workplace, "--ddp", "--only", MODELS, "-k", "unsynchronized|killed|exhausting", "--accuracy")
+    exhausting = results["exhausting", "accuracy"]  # it would go on without a reference
+    assert (exhausting["status"], exhausting["reason"]) == ("failed", "eager_1st_run_OOM")
+    assert exhausting["message"].startswith("rank 1: RuntimeError")
     wrong, killed = results["unsynchronized", "accuracy"], results["killed", "accuracy"]
     assert (wrong["status"], wrong["accuracy"]) == ("failed", "fail_accuracy")
     assert "gradients are not those of one process" in wrong["message"]

@@ -249,6 +249,7 @@ def test_ranks_are_two_on_a_cpu_and_as_many_as_asked() -> None:
         (["--fsdp", "--training", "--world-size", "1"], "expected at least 2 ranks$"),
         (["--ddp", "--training", "--tolerance"], "--tolerance measures one process; --ddp goes with --performance and"),
         (["--ddp", "--training", "--distributed-master-port", "70000"], "expected a port up to 65535"),
+        (["--ddp", "--training", "--device-index", "1"], "--device-index 1 is one GPU; --ddp needs one for each rank"),
         (["--optimize-ddp-mode", "no_optimization"], "--optimize-ddp-mode no_optimization: add --ddp"),
     ],
 )
