@@ -1,6 +1,7 @@
-"""Measure `collectors bench` itself: `python -m benchmarks.harness.bench_harness cost | models FILE | suite`.
+"""Measure `collectors bench` itself: `python -m benchmarks.harness.bench_harness cost | imports | models FILE | suite`.
 
 cost    what the harness takes for a model beyond the model's own work, beside `import torch`
+imports the processor time of what a task imports beyond `import torch._dynamo`: true on a busy machine too
 models  the models that upstream's harness was run on, against what it said of them
 suite   the wall time of the built-in suite
 """
@@ -30,6 +31,19 @@ import compileboard
 @compileboard.bench.model(name="tiny", batch_size=2)
 def tiny(batch_size):
     return torch.nn.Linear(4, 4), (torch.randn(batch_size, 4),)
+"""
+IMPORTS = """
+import json, time
+times = [time.process_time()]
+import torch._dynamo
+times.append(time.process_time())
+import torch._dynamo.testing
+times.append(time.process_time())
+import compileboard.collectors.bench.worker.child
+import compileboard.collectors.bench.worker.torch_setup
+import compileboard.collectors.bench.experiments.performance
+times.append(time.process_time())
+print(json.dumps([after - before for before, after in zip(times, times[1:])]))
 """
 OWN = ("load", "eager", "compile", "measure", "compile again")  # the stages that are the model's own work
 # Upstream's harness on one H200, float32 inference, --disable-cudagraphs, 50 repeats, one model at a time, twice.
@@ -106,12 +120,26 @@ def cost(folder: Path, pairs: int) -> None:
         more = bootstrap([ours - reference[position] for ours, reference in rounds])
         ours = statistics.median(cost for cost, _ in rounds)
         reference = statistics.median(costs[position] for _, costs in rounds)
-        reach = "≤ 3 s more" if what == "torch" else "what any compile imports"
+        reach = "what any compile imports" if what == "torch" else "≤ 1 s more"
         cells = (f"{ours:.2f} s", f"{reference:.2f} s (import {what})", f"+{more} s", reach)
         rows.append(Row("a task, without the model's own work", *cells))
     stages = {name: statistics.median(part[name] for part in parts if name in part) for name in parts[0]}
     text = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in stages.items())
     print_table("What the harness costs a model", rows, f"{pairs} rounds. Stages, medians: {text}.")
+
+
+def imports(pairs: int) -> None:
+    """Print the processor time that a task's imports take, beyond those of any compile."""
+    times = [
+        json.loads(subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, check=True).stdout)
+        for _ in range(pairs)
+    ]
+    dynamo, testing, harness = (statistics.median(part) for part in zip(*times))
+    cells = (f"{testing + harness:.2f} s", f"{dynamo:.2f} s (import torch._dynamo)", "≤ 1 s")
+    note = f"{pairs} rounds, medians: torch._dynamo.testing {testing:.2f} s, the harness {harness:.2f} s."
+    print_table(
+        "What a task imports, processor time", [Row("beyond torch._dynamo", cells[0], cells[1], "", cells[2])], note
+    )
 
 
 def models(folder: Path, file: str, arguments: argparse.Namespace) -> None:
@@ -206,7 +234,7 @@ def suite(folder: Path, words: list[str]) -> None:
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("cost", "models", "suite"))
+    parser.add_argument("what", choices=("cost", "imports", "models", "suite"))
     parser.add_argument("words", nargs="*", help="models: the file; suite: words for `bench`, after --")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--repeat", type=int, default=50)
@@ -223,6 +251,8 @@ def main() -> None:
     with nullcontext(Path(arguments.folder)) if arguments.folder else scratch_folder() as folder:
         if arguments.what == "cost":
             cost(folder, arguments.pairs)
+        elif arguments.what == "imports":
+            imports(arguments.pairs)
         elif arguments.what == "models":
             if len(arguments.words) != 1:
                 parser.error("models takes one file: the models that upstream's harness was run on")
