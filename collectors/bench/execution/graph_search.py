@@ -37,7 +37,7 @@ WORDS = {"accuracy": "is wrong", "compile": "cannot be compiled", "runtime": "ra
 
 
 @dataclass(frozen=True)
-class FailedGraph:
+class BlamedGraph:
     """A captured graph that failed, with its number among those that were compiled."""
 
     repro_id: str
@@ -101,7 +101,7 @@ def search_graphs(
 
 
 def minify_graph(
-    graph: FailedGraph,
+    graph: BlamedGraph,
     run: BenchRunWriter,
     folder: Path,
     cwd: str | None,
@@ -131,7 +131,7 @@ def minify_graph(
     return body
 
 
-def describe_minimal(graph: FailedGraph, answer: Mapping[str, Any], *, with_program: bool) -> dict[str, Any]:
+def describe_minimal(graph: BlamedGraph, answer: Mapping[str, Any], *, with_program: bool) -> dict[str, Any]:
     """Return a minimal program as a fact of its result."""
     minified = answer["answer"]
     return {
@@ -147,7 +147,7 @@ def describe_minimal(graph: FailedGraph, answer: Mapping[str, Any], *, with_prog
     }
 
 
-def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -> list[FailedGraph]:
+def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -> list[BlamedGraph]:
     """List the graphs that failed in a task's process, each with its number among those that were compiled."""
     rows = connection.execute(
         """
@@ -167,7 +167,7 @@ def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -
         """,
         {"run_id": run_id, "task": task},
     ).fetchall()
-    return [FailedGraph(format_id(row["id"]), *tuple(row)[1:]) for row in rows]
+    return [BlamedGraph(format_id(row["id"]), *tuple(row)[1:]) for row in rows]
 
 
 def first_line(message: str | None) -> str:

@@ -113,7 +113,7 @@ def take_turns(bench: Workbench, eager: TimedCall, compiled: TimedCall, *, input
 
 
 def vary_batch(bench: Workbench, eager: Callable[..., Any], compiled: Callable[..., Any]) -> dict[str, Any]:
-    """Draw a batch size for each repeat where the batch alone is dynamic, and warm the smallest and the largest up.
+    """Choose a batch size for each repeat where the batch alone is dynamic, and warm the ends up.
 
     Both sides of a repeat have the same batch. Upstream varies the eager side alone, and each size by the one before.
     Return the sizes, or why they cannot vary, as facts.
@@ -138,7 +138,7 @@ def vary_batch(bench: Workbench, eager: Callable[..., Any], compiled: Callable[.
 
 
 def draw_batch_sizes(batch_size: int, count: int) -> list[int]:
-    """Draw sizes within a fifth of a batch size, never below 2; the same for every run."""
+    """Return sizes within a fifth of a batch size, never below 2; the same for every run."""
     draw = random.Random(SEED)  # noqa: S311 - no secret
     return [max(2, int(batch_size * draw.uniform(0.8, 1.2))) for _ in range(count)]
 
