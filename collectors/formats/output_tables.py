@@ -49,7 +49,8 @@ def list_rows(result: BenchMeasured) -> list[BenchMeasured]:
     for table in _OF_BACKEND.get(result.experiment, ()):
         if table == "accuracy":
             of_table = {name: result.values[name] for name in (*COUNTS, "compilation_latency") if name in result.values}
-            rows.append(replace(result, experiment=table, values=of_table, repeats={}))
+            facts = {name: fact for name, fact in result.facts.items() if name != "phases_s"}  # of what is timed alone
+            rows.append(replace(result, experiment=table, values=of_table, facts=facts, repeats={}))
         else:  # upstream times without a look at the verdict
             status = "measured" if "speedup" in result.values else result.status
             rows.append(replace(result, experiment=table, status=status))

@@ -55,7 +55,10 @@ def test_a_package_has_a_row_of_its_verdict_and_one_of_its_times() -> None:
     named = {"experiment": "aot_inductor", "backend": "aot_inductor", "mode": "inference"}
     values = {**MEASURED.values, "compilation_latency": 9.0, "package_bytes": 1e6}
     wrong = replace(MEASURED, **named, status="failed", accuracy="fail_accuracy", values=values)
-    written = render_files([wrong], {})
+    written = render_files([replace(wrong, facts={"phases_s": {"compile_file": 8.0}})], {})
+    assert [name for name in written if "compilation_metrics.csv" in name] == [
+        "aot_inductor_torchbench_amp_inference_cuda_performance_compilation_metrics.csv"
+    ]
     [verdict], [times] = (
         cells(written[f"aot_inductor_torchbench_amp_inference_cuda_{table}.csv"])
         for table in ("accuracy", "performance")
