@@ -22,12 +22,7 @@ import torch._inductor
 from torch._dynamo.testing import reset_rng_state
 from torch.utils import _pytree
 
-from compileboard.collectors.bench.experiments.performance import (
-    add_peaks,
-    read_phases,
-    settled_peaks,
-    summarize,
-)
+from compileboard.collectors.bench.experiments.performance import add_peaks, read_phases, settled_peaks
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.worker.exporting import (
     begin_stage,
@@ -40,6 +35,7 @@ from compileboard.collectors.bench.worker.exporting import (
 from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.mismatch import describe_difference, output_error
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, resize_batch, take_turns
 from compileboard.collectors.bench.worker.workbench import (
     WARM_UPS,
