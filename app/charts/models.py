@@ -10,7 +10,7 @@ from compileboard.app.analysis.models.labels import describe_missing
 from compileboard.app.analysis.models.series import Point
 from compileboard.app.charts.base import Chart, count_axis, finish, times
 from compileboard.app.format import format_number, format_time
-from compileboard.app.screens.fleet.exports import DistributedResult
+from compileboard.app.screens.exports import DistributedResult
 from compileboard.collectors.store.rollups.results import ResultRow
 
 

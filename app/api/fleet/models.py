@@ -17,7 +17,7 @@ from compileboard.app.queries.parameters import SuiteName, order_by
 from compileboard.app.queries.run.models import list_results as read_results
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.schema import one_of
-from compileboard.app.screens.fleet.exports import (
+from compileboard.app.screens.exports import (
     DistributedResult,
     ExportedResult,
     build_distributed,

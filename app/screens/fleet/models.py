@@ -45,7 +45,7 @@ from compileboard.app.queries.run.models import (
     list_task_causes,
 )
 from compileboard.app.schema import one_of
-from compileboard.app.screens.fleet.exports import (
+from compileboard.app.screens.exports import (
     DistributedResult,
     ExportedResult,
     build_distributed,

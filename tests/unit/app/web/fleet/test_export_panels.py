@@ -13,7 +13,7 @@ from compileboard.app.analysis.models.series import split_series
 from compileboard.app.charts.models import chart_scaling
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.models import list_history
-from compileboard.app.screens.fleet.exports import build_distributed
+from compileboard.app.screens.exports import build_distributed
 from tests.unit.app.benched import MLP, add_results
 from tests.unit.app.web.fleet.exported import list_distributed, list_exported, list_hostile
 
