@@ -14,6 +14,8 @@ from compileboard.app.charts.models import chart_scaling
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.models import list_history
 from compileboard.app.screens.exports import build_distributed
+from compileboard.collectors.contract.events import BenchMeasured, load_event
+from tests.tools.make_db import DATA
 from tests.unit.app.benched import MLP, add_results
 from tests.unit.app.web.fleet.exported import list_distributed, list_exported, list_hostile
 
@@ -49,6 +51,17 @@ def test_a_package_has_its_size_times_and_what_another_batch_gives(client: Flask
         assert text in row
     assert "Batch 33: wrong unchecked, refused with the input check" in row
     assert "second process 5.10 s" in panel
+
+
+def test_recorded_exports_of_a_model_read_the_same_way(client: FlaskClient, store: sqlite3.Connection) -> None:
+    lines = (DATA / "bench" / "torch2.13-cpu-mlp-exports.jsonl").read_text(encoding="utf-8").splitlines()
+    add_results(store, "RUN", *(event for line in lines if isinstance(event := load_event(line), BenchMeasured)))
+    panel = read_panel(client, "/models/mlp", "export")
+    assert "11.39 MB 0.63× 4.516e-07" in panel and "148 ms" in panel
+    assert "Batch 65: wrong unchecked, refused with the input check" in panel
+    matrix = client.get("/api/v1/matrix").get_json()["data"][0]
+    assert [column["experiment"] for column in matrix["columns"]] == ["export", "export_strict", "aot_inductor", "onnx"]
+    assert [cell["state"] for cell in matrix["rows"][0]["cells"]] == ["pass"] * 4
 
 
 @pytest.mark.usefixtures("suite")
