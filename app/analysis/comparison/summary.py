@@ -32,10 +32,17 @@ _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
     (("speedup", "speedup"), ("abs_latency_ms", "latency")),
     (("dynamo_peak_mem_gb", "peak memory"), ("compression_ratio", "memory compression")),
     (("compilation_latency_s", "compile time"), ("warm_compilation_latency_s", "warm compile time")),
+    (("package_bytes", "package size"),),
+    (("load_latency_s", "load time"), ("export_latency_s", "export time")),
+    (("scaling_efficiency", "scaling efficiency"),),
+    (("quantized_error", "quantized error"),),
     (("cudagraph_skips", "CUDA graph skip"),),
 )
 # What `check` judges by default: only this makes a model worse, so that its PASS and a worse model cannot meet.
-_DECIDING = ("graph_breaks", "speedup", "dynamo_peak_mem_gb", "compression_ratio", "compilation_latency_s")
+_DECIDING = (
+    *("graph_breaks", "speedup", "dynamo_peak_mem_gb", "compression_ratio", "compilation_latency_s"),
+    *("package_bytes", "load_latency_s", "scaling_efficiency", "quantized_error"),
+)
 _PLURALS = {
     "cache miss": "cache misses",
     "recompile limit": "recompile limits reached",

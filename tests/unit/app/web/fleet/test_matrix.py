@@ -106,3 +106,12 @@ def test_other_peoples_text_stays_text(client: FlaskClient, store: sqlite3.Conne
         seen = _Seen(client.get(address).text)
         assert [tag for tag, attributes in seen.tags if "onclick" in attributes] == [], address
     assert HOSTILE not in client.get("/models").text
+
+
+def test_a_larger_package_makes_a_model_worse_as_check_has_it(client: FlaskClient, store: sqlite3.Connection) -> None:
+    package = {"experiment": "aot_inductor", "backend": "aot_inductor", "accuracy": "pass", "repeats": {}}
+    for number, size in enumerate((3e6, 4.5e6)):
+        event = measure(**package, values={"package_bytes": size})
+        add_results(store, f"R{number}", event, started_us=MLP.time_us + number * 10**9)
+    text = " ".join(re.sub("<[^>]*>", " ", client.get("/compare?base=R0&new=R1").text).split())
+    assert "worse mlp package size 3 MB → 4.5 MB (+50%)" in text
