@@ -73,6 +73,16 @@ class Steps:
             return collect_results(module, None, loss, cloned)
         return None
 
+    def run_iterations(self, module: torch.nn.Module, inputs: Any, iterations: int | None = None) -> Any:
+        """Return what the last step of an accuracy check gave; compiled whole, as upstream does, so it counts them all.
+
+        Source: run_n_iterations of upstream's benchmarks/dynamo/common.py.
+        """
+        step = self.step()
+        for _ in range((iterations or self.settings.iterations) - 1):
+            step(module, inputs, collect_outputs=False)
+        return step(module, inputs, collect_outputs=True)
+
     @torch._dynamo.disable
     def zero_grad(self, module: torch.nn.Module) -> None:
         """Drop the gradients of the step before."""

@@ -76,8 +76,11 @@ def identity(result: BenchMeasured) -> dict[str, Cell]:
     return {**known, "tag": str(tag)} if tag else known
 
 
-def metrics(result: BenchMeasured, stats: Sequence[str]) -> dict[str, Cell]:
-    """Return a row's other columns in upstream's order; what upstream does not know comes behind."""
+def metrics(result: BenchMeasured, stats: Sequence[str], *, is_named: bool = False) -> dict[str, Cell]:
+    """Return a row's other columns in upstream's order; what upstream does not know comes behind.
+
+    A file that somebody named stands in for upstream's: it has upstream's columns alone.
+    """
     values = {name: _number(name, value) for name, value in result.values.items()}
     if result.experiment == "accuracy":
         verdict: dict[str, Cell] = {"accuracy": result.accuracy or result.reason or "fail_to_run"}
@@ -92,7 +95,7 @@ def metrics(result: BenchMeasured, stats: Sequence[str]) -> dict[str, Cell]:
         names += stats
     else:
         verdict, names = {}, list(_COLUMNS[result.experiment])
-    rest = [name for name in sorted(values) if name not in names and name not in verdict]
+    rest = [name for name in sorted(values) if name not in names and name not in verdict and not is_named]
     row = [*names, *rest]
     # What lies behind the last number that there is was never in this row; what lies before it was 0 to upstream.
     while row and row[-1] not in values:
@@ -117,7 +120,7 @@ def stats_of(results: Sequence[BenchMeasured]) -> list[str]:
 def write_table(table: OutputTable) -> bytes:
     """Write a table of results."""
     stats = stats_of(table.results)
-    rows = [{**identity(result), **metrics(result, stats)} for result in table.results]
+    rows = [{**identity(result), **metrics(result, stats, is_named=table.is_named)} for result in table.results]
     return write_rows(rows)
 
 

@@ -185,14 +185,6 @@ class Workbench:
         """Call a step once, as it is timed."""
         return step(self.module, self.inputs, collect_outputs=self.settings.collect_outputs)
 
-    def run_iterations(
-        self, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, iterations: int | None = None
-    ) -> Any:
-        """Call a step as often as an accuracy check does; return what the last call gave."""
-        for _ in range((iterations or self.settings.iterations) - 1):
-            step(module, inputs, collect_outputs=False)
-        return step(module, inputs, collect_outputs=True)
-
     def describe(self, outcome: ExperimentOutcome) -> ExperimentOutcome:
         """Add to an outcome what the workbench knows."""
         outcome.batch_size = self.batch_size

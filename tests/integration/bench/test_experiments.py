@@ -29,6 +29,7 @@ from compileboard.collectors.bench.worker.workbench import Workbench
 
 for only, experiment, changes in json.loads(sys.argv[1]):
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()  # a child has measured nothing before
     torch.manual_seed(0)
     settings = settings_for(experiment, BenchSettings(**{"backend": "eager", "quick": True, "repeat": 3, **changes}))
     ref = ModelRef("local", "it", BUILD, only, batch_size=4)
@@ -78,6 +79,7 @@ TASKS: list[tuple[str, str, dict[str, Any]]] = [
     (HUNGRY, "batch_size", {"batch_size": 2000}),
     (SIZED, "performance", DYNAMIC),
     (UNBATCHED, "accuracy", DYNAMIC),
+    *((FINE, "accuracy", {"mode": mode}) for mode in ("inference", "training")),
     (FINE, "performance", {"backend": "inducter"}),
 ]
 
@@ -118,6 +120,14 @@ def test_coverage_counts_what_is_captured(measured: Any) -> None:
     half = measured(HALF, "coverage")["values"]
     assert (half["captured_ops"], half["total_ops"]) == (3, 6)
     assert half["pct_ops"] == 0.5 and 0 < half["pct_time"] < 1
+
+
+def test_an_accuracy_check_compiles_its_iterations_together_as_upstream(measured: Any) -> None:
+    forward = measured(FINE, "accuracy", mode="inference")
+    assert forward["accuracy"] == "pass"
+    assert (forward["values"]["unique_graphs"], forward["values"]["calls_captured"]) == (1, 4)  # two of two operations
+    backward = measured(FINE, "accuracy", mode="training")
+    assert backward["accuracy"] == "pass" and backward["values"]["graph_breaks"] > 0
 
 
 def test_overhead_compiles_nothing_whatever_the_backend(measured: Any) -> None:

@@ -219,3 +219,13 @@ def test_a_file_that_is_named_has_all_results_and_its_name_whole() -> None:
     assert set(files) == {f"inference_resvcs{end}" for end in (*ends, *breaks_ends)}
     assert [row["name"] for row in cells(files["inference_resvcs.csv"])] == ["alexnet", "vgg16"]
     assert render_files([], {}, stem="x") == {}
+
+
+def test_a_file_that_is_named_has_upstreams_columns_alone() -> None:
+    result = replace(MEASURED, values={**MEASURED.values, "recompiles": 2.0, "speedup_low": 1.0})
+    (of_ours,) = (data for name, data in render_files([result], {}).items() if name.endswith(".csv"))
+    assert {"recompiles", "speedup_low"} <= set(cells(of_ours)[0])
+    named = render_files([result], {}, stem="inference")
+    assert list(cells(named["inference.csv"])[0]) == [
+        "dev", "name", "batch_size", "speedup", "abs_latency", "graph_breaks",
+    ]  # fmt: skip
