@@ -41,12 +41,15 @@ def chart_ranks(ranks: Sequence[RankSummary]) -> Chart:
         yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6},
     )
     note = "by phase" if len(shown) == len(ranks) else f"the {MOST_BARS} slowest of {len(ranks)}, by phase"
-    columns = [("Rank", False), ("Compiles", True), ("Recompiles", True), ("Compile time", True)]
+    columns = [("Rank", False), ("Compiles", True), ("Recompiles", True), ("Graph breaks", True)]
+    columns += [("Graphs cut by DDP into", True), ("Compile time", True)]
     rows = [
         [
             summary.rank,
             format_count(summary.compile_count),
             format_count(summary.recompile_count),
+            format_count(summary.graph_break_count),
+            None if summary.piece_count is None else format_count(summary.piece_count),
             format_duration(summary.total_us),
             *(None if (us := summary.get(p.name)) is None else format_duration(us) for p in PHASES),
         ]

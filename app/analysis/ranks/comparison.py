@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 from compileboard.app.analysis.text.diff import NOISE
@@ -93,6 +93,8 @@ class RankSummary:
     pids: tuple[int | None, ...]
     compile_count: int
     recompile_count: int
+    graph_break_count: int
+    piece_count: int | None  # that DDPOptimizer cut graphs into; None: graphs not recorded
     total_us: int
     phases: dict[str, int]
     slowest: RankCompile | None
@@ -101,6 +103,18 @@ class RankSummary:
     def get(self, phase: str) -> int | None:
         """Return the time of one phase."""
         return self.phases.get(phase)
+
+
+@dataclass(frozen=True)
+class CollectiveSchedule:
+    """The collectives that inductor scheduled for some ranks, in order: (operation, how often in a row)."""
+
+    ranks: tuple[int, ...]
+    steps: tuple[tuple[str, int], ...]
+
+    @property
+    def count(self) -> int:
+        return sum(count for _operation, count in self.steps)
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,7 @@ class RankComparison:
     rows: tuple[AlignedRow, ...]
     divergence: Divergence | None
     partial: tuple[RankCompile, ...]  # recompiles that some ranks have and others have not, in program order
+    schedules: tuple[CollectiveSchedule, ...] = ()
 
 
 _TEXT = {aspect: number for number, aspect in enumerate(TEXTS)}
@@ -130,6 +145,30 @@ def normalize(text: str, aspect: str) -> bytes:
             pass
     text = _NOISE.sub("", _DEVICE.sub(r"\g<kind>\g<word>\g<call>", text)) if aspect != "collectives" else text
     return hashlib.blake2b(_KERNEL_HASH.sub("", text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def list_schedules(sequences: Sequence[RankSequence], texts: Mapping[int, str]) -> tuple[CollectiveSchedule, ...]:
+    """List the schedules of collectives, ranks with the same one together; none where none was recorded.
+
+    `texts` has inductor's JSON by payload.
+    """
+    ranks_by_steps: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for sequence in sequences:
+        numbers = (number for entry in sequence.compiles for number in entry.texts[_TEXT["collectives"]])
+        operations = [operation for number in numbers for operation in _read_schedule(texts.get(number, ""))]
+        steps = tuple((operation, len(list(same))) for operation, same in groupby(operations))
+        ranks_by_steps.setdefault(steps, []).append(sequence.rank)
+    if not any(ranks_by_steps):
+        return ()
+    return tuple(CollectiveSchedule(tuple(ranks), steps) for steps, ranks in ranks_by_steps.items())
+
+
+def _read_schedule(text: str) -> list[str]:
+    try:
+        operations = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return [str(operation) for operation in operations] if isinstance(operations, list) else []
 
 
 def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
@@ -389,11 +428,14 @@ def _make_row(
 
 
 def _summarize(sequence: RankSequence, verdicts: dict[str, str]) -> RankSummary:
+    has_graphs = any(rank_compile.texts[_TEXT["graphs"]] for rank_compile in sequence.compiles)
     return RankSummary(
         rank=sequence.rank,
         pids=tuple(process.pid for process in sequence.processes),
         compile_count=len(sequence.compiles),
         recompile_count=sum(bool(rank_compile.causes) for rank_compile in sequence.compiles),
+        graph_break_count=sum(len(rank_compile.breaks) for rank_compile in sequence.compiles),
+        piece_count=sum(rank_compile.piece_count for rank_compile in sequence.compiles) if has_graphs else None,
         total_us=sequence.total_us,
         phases=sequence.phases,
         slowest=max(sequence.compiles, key=lambda rank_compile: rank_compile.total_us, default=None),

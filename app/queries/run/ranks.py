@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ class RankCompile(NamedTuple):
     caches: tuple[str, ...]
     sizes: tuple[str, ...]
     texts: tuple[tuple[int, ...], ...]  # payloads, in the order of TEXTS
+    piece_count: int = 0  # that DDPOptimizer cut its graph into
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,14 @@ where run_id = :run_id
 order by id
 limit :limit
 """
+PIECES_SQL = """
+select compile_key, id
+from artifacts
+where run_id = :run_id
+  and name = 'optimize_ddp_split_child'
+order by id
+limit :limit
+"""
 PHASES_SQL = """
 select
   k.process_id,
@@ -175,6 +185,7 @@ def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str
         else _by_compile(reader.execute(TEXTS_SQL, values | {"name": name}))
         for aspect, name in TEXTS.items()
     ]
+    pieces = Counter(key for key, _id in reader.execute(PIECES_SQL, values))
     for process_id, key, generation, compile_id, function_id, outcome, total_us in reader.execute(COMPILES_SQL, values):
         owner = owners.get(process_id)
         if owner is not None:
@@ -190,6 +201,7 @@ def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str
                     caches.get(key, ()),
                     sizes.get(key, ()),
                     tuple([texts_by_compile.get(key, ()) for texts_by_compile in texts]),
+                    pieces[key],
                 )
             )
     for sequence, _number in owners.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from compileboard.app.analysis.ranks.comparison import (
     RankGroup,
     RankSummary,
     compare_ranks,
+    list_schedules,
     list_unclear,
     normalize,
 )
@@ -33,7 +34,7 @@ from compileboard.app.analysis.ranks.divergence import (
 )
 from compileboard.app.queries.fields import CompileId, CompileKey, Count, DurationUs, FunctionName, Generation
 from compileboard.app.queries.run.compiles import OUTCOMES, PHASES, PhaseTimes
-from compileboard.app.queries.run.ranks import RankCompile, list_names, list_ranks, read_texts
+from compileboard.app.queries.run.ranks import TEXTS, RankCompile, list_names, list_ranks, read_texts
 from compileboard.app.queries.run.recompiles import RecompileRow, list_compile_recompiles
 from compileboard.app.queries.run_cache import cached_for_run
 from compileboard.app.schema import one_of
@@ -43,6 +44,8 @@ MOST_PARTIAL = 8
 MOST_ALIGNED = 1000
 MOST_SPREADS = 8
 _MOST_TEXT_BYTES = 600_000  # of texts that differ as they are; reading and normalising them takes ≈ 0.15 s
+
+_SCHEDULE = list(TEXTS).index("collectives")
 
 FunctionNames = Mapping[int, tuple[str, str]]
 
@@ -124,7 +127,9 @@ def _compare(reader: sqlite3.Connection, run_id: str) -> RankComparison | None:
     unclear = list_unclear(sequences)
     texts = read_texts(reader, (number for _aspect, number in unclear), _MOST_TEXT_BYTES)
     digests = {number: normalize(texts[number], aspect) for aspect, number in unclear if number in texts}
-    return compare_ranks(sequences, digests)
+    scheduled = {number for sequence in sequences for entry in sequence.compiles for number in entry.texts[_SCHEDULE]}
+    schedules = list_schedules(sequences, read_texts(reader, sorted(scheduled), _MOST_TEXT_BYTES))
+    return replace(compare_ranks(sequences, digests), schedules=schedules)
 
 
 _ASPECT_NAMES = tuple(aspect.name for aspect in ASPECTS)
@@ -148,6 +153,10 @@ class RankSummaryRow:
     pids: Annotated[Sequence[int | None], "Its processes, in the order they started."]
     compile_count: Annotated[Count, "Compiles."]
     recompile_count: Annotated[Count, "Recompiles."]
+    graph_break_count: Annotated[Count, "Graph breaks."]
+    piece_count: Annotated[
+        Count | None, "Pieces that DDPOptimizer cut graphs into; 0: none was cut, null: graphs not recorded."
+    ]
     total_us: Annotated[DurationUs | None, "Time of its compiles, forward and backward."]
     phases_us: PhaseTimes
     slowest_key: CompileKey
@@ -199,10 +208,27 @@ class AlignedCompile:
 
 
 @dataclass(frozen=True)
+class ScheduleStep:
+    """Collectives of one kind in a row."""
+
+    operation: Annotated[str, "Operation, in torch's words."]
+    count: Annotated[Count, "How often in a row."]
+
+
+@dataclass(frozen=True)
+class RankScheduleRow:
+    """The collectives that inductor scheduled for some ranks."""
+
+    ranks: Annotated[Sequence[int], "Ranks."]
+    steps: Annotated[Sequence[ScheduleStep], "In order."]
+
+
+@dataclass(frozen=True)
 class RanksReport:
     """How ranks differ."""
 
     ranks: Annotated[Sequence[RankSummaryRow], "Every rank; none where the run has fewer than two."]
+    schedules: Annotated[Sequence[RankScheduleRow], "Collectives by rank; none where inductor recorded none."]
     aspects: _Verdicts
     divergence: RankDivergenceRow | None
     times: Annotated[str | None, "Which rank compiled longest, in words; null where no time was recorded."]
@@ -220,10 +246,14 @@ class RanksReport:
 def report_ranks(screen: RanksScreen | None, *, every_row: bool = False) -> RanksReport:
     """Return how a run's ranks differ: compile by compile what differs, or with `every_row` all."""
     if screen is None:
-        return RanksReport((), {}, None, None, (), (), 0)
+        return RanksReport((), (), {}, None, None, (), (), 0)
     comparison, rows = screen.comparison, screen.list_rows(every_row)
     return RanksReport(
         ranks=[_make_rank(rank) for rank in comparison.ranks],
+        schedules=[
+            RankScheduleRow(schedule.ranks, [ScheduleStep(*step) for step in schedule.steps])
+            for schedule in comparison.schedules
+        ],
         aspects=comparison.aspects,
         divergence=_make_divergence(screen),
         times=screen.times,
@@ -239,6 +269,8 @@ def _make_rank(rank: RankSummary) -> RankSummaryRow:
         pids=rank.pids,
         compile_count=rank.compile_count,
         recompile_count=rank.recompile_count,
+        graph_break_count=rank.graph_break_count,
+        piece_count=rank.piece_count,
         total_us=rank.total_us or None,
         phases_us={phase: rank.get(phase) for phase in PHASES},
         slowest_key=rank.slowest.key if rank.slowest else None,

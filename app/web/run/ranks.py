@@ -56,6 +56,7 @@ def show(run_id: str) -> str:
         "ranks/index.html",
         tab="ranks",
         screen=screen,
+        name_ranks=name_ranks,
         has_charts=is_timed,
         chart=chart_ranks(screen.comparison.ranks) if screen is not None and is_timed else None,
         **(_lay_out(screen) if screen is not None else {}),

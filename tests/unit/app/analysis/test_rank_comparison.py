@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.analysis.ranks.comparison import (
+    CollectiveSchedule,
     compare_ranks,
     list_outliers,
+    list_schedules,
     list_unclear,
     normalize,
 )
@@ -205,3 +207,35 @@ def test_hostile_names_stay_text(client: FlaskClient, store: sqlite3.Connection)
     page = client.get(f"/runs/{RUN}/ranks?rows=all").text
     assert "compiled nothing" in page
     assert BAD not in page
+
+
+def test_ranks_with_the_same_collectives_share_a_schedule() -> None:
+    first, second = compiled(1, "0/0", texts={"collectives": (7,)}), compiled(2, "1/0", texts={"collectives": (8,)})
+    texts = {7: '["all_reduce", "all_reduce", "wait"]', 8: '["all_gather"]', 9: "{"}
+    schedules = list_schedules(ranks([first, second], [first, second], [second, first]), texts)
+    assert [(schedule.ranks, schedule.count) for schedule in schedules] == [((0, 1), 4), ((2,), 4)]
+    assert schedules[0].steps == (("all_reduce", 2), ("wait", 1), ("all_gather", 1))
+    assert list_schedules(ranks([compiled(1, "0/0")], [compiled(2, "0/0", texts={"collectives": (9,)})]), texts) == ()
+
+
+def test_breaks_and_ddps_pieces_are_counted_by_rank() -> None:
+    cut = compiled(1, "0/0", breaks=(4, 5), texts={"graphs": (1,)}, piece_count=3)
+    summaries = compare_ranks(ranks([cut, cut._replace(position=CompilePosition(0, 0, "1/0"))], [cut]), {}).ranks
+    assert [(rank.graph_break_count, rank.piece_count) for rank in summaries] == [(4, 6), (2, 3)]
+    (without, _other) = compare_ranks(ranks([compiled(1, "0/0")], [compiled(2, "0/0")]), {}).ranks
+    assert (without.graph_break_count, without.piece_count) == (0, None)
+
+
+def test_the_page_and_the_api_list_collectives_in_order(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection, ddp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedules = (CollectiveSchedule((0,), (("all_reduce", 2), ("wait", 1))), CollectiveSchedule((1,), ()))
+    monkeypatch.setattr("compileboard.app.screens.run.ranks.list_schedules", lambda *_given: schedules)
+    screen = "compileboard.app.screens.run.ranks"
+    monkeypatch.setattr(f"{screen}.cached_for_run", lambda reader, run, make: make(reader, run))
+    page = explored_client.get(f"/runs/{ddp}/ranks").text
+    assert "Rank 0: 3 collectives" in page and "all_reduce × 2" in page and "Rank 1: 0 collectives" in page
+    data = explored_client.get(f"/api/v1/runs/{ddp}/ranks").json["data"]
+    steps = [{"operation": "all_reduce", "count": 2}, {"operation": "wait", "count": 1}]
+    assert [schedule["steps"] for schedule in data["schedules"]] == [steps, []]
+    assert [rank["graph_break_count"] for rank in data["ranks"]] == [3, 4]
