@@ -73,15 +73,9 @@ class Steps:
             return collect_results(module, None, loss, cloned)
         return None
 
-    def run_iterations(self, module: torch.nn.Module, inputs: Any, iterations: int | None = None) -> Any:
-        """Return what the last step of an accuracy check gave; compiled whole, as upstream does, so it counts them all.
-
-        Source: run_n_iterations of upstream's benchmarks/dynamo/common.py.
-        """
-        step = self.step()
-        for _ in range((iterations or self.settings.iterations) - 1):
-            step(module, inputs, collect_outputs=False)
-        return step(module, inputs, collect_outputs=True)
+    def run_iterations(self, module: torch.nn.Module, inputs: Any) -> Any:
+        """Run an accuracy check's steps; upstream compiles them together, and so counts each."""
+        return run_iterations(self.step(), module, inputs, self.settings.iterations)
 
     @torch._dynamo.disable
     def zero_grad(self, module: torch.nn.Module) -> None:
@@ -90,6 +84,16 @@ class Steps:
             self.optimizer.zero_grad(True)
         else:
             module.zero_grad(True)
+
+
+def run_iterations(step: Callable[..., Any], module: torch.nn.Module, inputs: Any, count: int) -> Any:
+    """Call a step some times; return what the last call gave.
+
+    Source: run_n_iterations of upstream's benchmarks/dynamo/common.py.
+    """
+    for _ in range(count - 1):
+        step(module, inputs, collect_outputs=False)
+    return step(module, inputs, collect_outputs=True)
 
 
 def _divided(loss: Callable[[Any], torch.Tensor], divisor: float) -> Callable[[Any], torch.Tensor]:

@@ -122,6 +122,13 @@ class RankWorkbench(Workbench):
         with self._agreeing():
             return _pytree.tree_map(whole, super().run_iterations(noting, module, *rest))
 
+    def run_compiled(self, module: nn.Module) -> Any:
+        """Run a check's steps one by one: gradients are read between them.
+
+        Raises: RankFailed.
+        """
+        return self.run_iterations(self.compile(self.steps.step()), module, self.inputs)
+
     @contextlib.contextmanager
     def _agreeing(self) -> Iterator[None]:
         """Let a failure pass that every rank has at this point; another ends this rank.

@@ -27,4 +27,4 @@ def run(bench: Workbench) -> ExperimentOutcome:
 def _compiled(bench: Workbench) -> Any:
     module = bench.copy_module()
     bench.steps.use(module)
-    return bench.compile(bench.steps.run_iterations)(module, bench.inputs)
+    return bench.run_compiled(module)

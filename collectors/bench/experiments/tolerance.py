@@ -54,7 +54,9 @@ def _reference(bench: Workbench) -> Any:
         bench.steps.use(module)
         for group in bench.steps.optimizer.param_groups if bench.steps.optimizer else ():
             group["capturable"] = False  # means CUDA graphs, which a parameter on the CPU refuses
-        return bench.steps.run_iterations(module, move_inputs(clone_inputs(bench.inputs), REFERENCE_DEVICE))
+        return bench.run_iterations(
+            bench.steps.step(), module, move_inputs(clone_inputs(bench.inputs), REFERENCE_DEVICE)
+        )
 
 
 def _compiled(bench: Workbench) -> Any:
@@ -63,7 +65,7 @@ def _compiled(bench: Workbench) -> Any:
     with failing_as("fail_to_run"):
         module = bench.copy_module()
         bench.steps.use(module)
-        return bench.compile(bench.steps.run_iterations)(module, bench.inputs)
+        return bench.run_compiled(module)
 
 
 def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:

@@ -119,7 +119,7 @@ def _reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
         inputs = cast_inputs(clone_inputs(bench.inputs), torch.float64)
         bench.steps.use(module)
         with eagerly():
-            result = bench.steps.run_iterations(module, inputs, iterations)
+            result = bench.run_iterations(bench.steps.step(), module, inputs, iterations)
         return cast_inputs(result, torch.float64)
     except FAILURES as error:
         facts["reference_error"] = f"{type(error).__name__}: {error}"
@@ -134,7 +134,7 @@ def _eager(bench: Workbench, iterations: int, which: str) -> Any:
     with failing_as(f"eager_{which}_run_fail", f"eager_{which}_run_OOM"), eagerly():
         module = bench.copy_module()
         bench.steps.use(module)
-        result = bench.steps.run_iterations(module, clone_inputs(bench.inputs), iterations)
+        result = bench.run_iterations(bench.steps.step(), module, clone_inputs(bench.inputs), iterations)
     bench.free()
     return result
 

@@ -22,7 +22,7 @@ from compileboard.collectors.bench.loaded import Inputs, Loaded
 from compileboard.collectors.bench.plan.model_facts import ModelFacts, facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
 from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.bench.steps import Steps, cast, cast_inputs, move_inputs
+from compileboard.collectors.bench.steps import Steps, cast, cast_inputs, move_inputs, run_iterations
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
 
 # A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench, which ends it.
@@ -184,6 +184,16 @@ class Workbench:
     def call(self, step: Callable[..., Any]) -> Any:
         """Call a step once, as it is timed."""
         return step(self.module, self.inputs, collect_outputs=self.settings.collect_outputs)
+
+    def run_iterations(
+        self, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, iterations: int | None = None
+    ) -> Any:
+        """Call a step as often as an accuracy check does; return what the last call gave."""
+        return run_iterations(step, module, inputs, iterations or self.settings.iterations)
+
+    def run_compiled(self, module: torch.nn.Module) -> Any:
+        """Run an accuracy check's steps, compiled together as upstream does; return what the last one gave."""
+        return self.compile(self.steps.run_iterations)(module, self.inputs)
 
     def describe(self, outcome: ExperimentOutcome) -> ExperimentOutcome:
         """Add to an outcome what the workbench knows."""
