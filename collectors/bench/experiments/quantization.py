@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.testing import reset_rng_state
+from torch.utils import _pytree
 
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
@@ -84,8 +85,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
 
 
 def _call(step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs) -> Any:
+    """Call a step; the result is a copy: a later call writes over what a CUDA graph returned."""
     reset_rng_state()
-    return step(module, inputs)
+    return _pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, step(module, inputs))
 
 
 def _find_quantizer(kind: str) -> Callable[[torch.nn.Module], dict[str, Any]]:
