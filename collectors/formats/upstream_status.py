@@ -17,7 +17,7 @@ UNREADABLE = "its numbers cannot be read"
 NOT_RUN = "upstream wrote 0 where nothing was run"
 
 # Experiments whose table is upstream's of speedups.
-SPEEDUPS = ("performance", "overhead", "nothing", "quantization", "onnx")
+SPEEDUPS = ("performance", "overhead", "nothing", "quantization", "onnx", "aot_precompile", "caching_precompile")
 
 # Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.
 FLOATS = list_upstream("models", counts=False)

@@ -16,7 +16,11 @@ from compileboard.collectors.bench.execution.endings import list_outputs
 from compileboard.collectors.bench.execution.graph_search import is_to_search, search_graphs
 from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, run_task
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
-from compileboard.collectors.bench.execution.warm_start import CACHES_ON, measure_warm_starts, wants_warm_start
+from compileboard.collectors.bench.execution.second_process import (
+    CACHES_ON,
+    find_second_process,
+    measure_second_processes,
+)
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.resume import ResumePoint
 from compileboard.collectors.bench.plan.settings import BenchSettings
@@ -141,14 +145,18 @@ def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: l
 
     task = Task(planned.experiment, planned.ref, settings)
 
+    second = find_second_process(task)
+
     def environment(suffix: str = "") -> dict[str, str]:
-        caches = CACHES_ON if wants_warm_start(task) else {}
+        caches = CACHES_ON if second else {}
         return {**caches, **run.child_environment(planned.name + suffix), **suites.environment(planned.ref.suite)}
 
     try:
         done = run_task(task, folder, environment(), cwd=job.checkout.cwd, beat=run.beat)
-        if wants_warm_start(task):
-            done = measure_warm_starts(done, task, folder, environment, cwd=job.checkout.cwd, beat=run.beat)
+        if second:
+            done = measure_second_processes(
+                done, task, second, folder, environment, cwd=job.checkout.cwd, beat=run.beat
+            )
         compare_with(job.baseline, planned, done.outcome)
         if blamed is not None and planned.experiment not in EXPORTS and is_to_search(done):
             lines, programs = search_graphs(run, planned, task, folder / "graphs", environment, job.checkout.cwd)

@@ -42,6 +42,18 @@ EXPERIMENTS = (
     ),
     Experiment("nothing", "--nothing", "Measure eager against eager: the noise floor of the machine.", "nothing"),
     Experiment("quantization", "--quantization", "", is_inference_only=True, setting="quantization"),
+    Experiment(
+        "aot_precompile",
+        "--aot-precompile",
+        "Compile into a file ahead of time; another process loads and calls it.",
+        "aot_precompile",
+        True,
+    ),
+    Experiment(
+        "caching_precompile",
+        "--caching-precompile",
+        "Measure the first call of a second process that finds what dynamo compiled.",
+    ),
     Experiment("onnx", "--dynamo-onnx", "Check and time the ONNX export of the model in onnxruntime.", "onnx", True),
     Experiment(
         "recompile_profile",

@@ -16,7 +16,7 @@ from typing import Any
 from compileboard.collectors.terminal.values import read_count, read_fraction, read_seconds
 
 ALWAYS, CHANGED, NEVER = "always", "changed", "never"  # in the command that measures a result again
-CHECKING_EXPERIMENTS = ("accuracy", "tolerance", "export", "export_strict", "onnx", "aot_inductor")
+CHECKING_EXPERIMENTS = ("accuracy", "tolerance", "export", "export_strict", "onnx", "aot_precompile", "aot_inductor")
 _VARIABLE = re.compile(r"TORCHINDUCTOR_\w+|TORCH_COMPILE\w*")
 _PLACE = re.compile(r"_(DIR|DIRECTORY|PATH)$")
 DIGEST = "sha256:"

@@ -1,0 +1,84 @@
+"""The model once more in a fresh process, which finds what the first one's compiler left: caches, packages.
+
+A cold start needs nothing of its own: every task begins with empty caches, so its compilation_latency is a cold one.
+Source: --cold-start-latency, --warm-start-latency and --caching-precompile of upstream's benchmarks/dynamo/common.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from compileboard.collectors.bench.execution.isolation import CACHE_VARIABLE, TaskOutcome, cache_folder, clear, run_task
+from compileboard.collectors.bench.plan.tasks import Task
+from compileboard.collectors.bench.worker.outcome import (
+    FIRST,
+    FIRST_CALL,
+    SECOND,
+    WARM,
+    CompileTime,
+    add_samples,
+)
+
+# The caches that a second process can read. On from torch 2.6 on by themselves; before, they have to be asked for.
+CACHES_ON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
+
+
+@dataclass(frozen=True)
+class SecondProcess:
+    """What a second process is called and which of its values is the first one's result."""
+
+    suffix: str  # of its task: its breaks and recompiles are not the result's
+    measures: str
+    adds: CompileTime
+
+
+WARM_START = SecondProcess("warm_start", FIRST, WARM)
+PRECOMPILED = SecondProcess("second_process", FIRST_CALL, SECOND)
+
+
+def find_second_process(task: Task) -> SecondProcess | None:
+    """Return what a task is measured a second time for; none if it is not."""
+    if task.experiment in ("aot_precompile", "caching_precompile"):
+        return PRECOMPILED
+    return WARM_START if task.settings.warm_start_latency and task.experiment == "performance" else None
+
+
+def measure_second_processes(
+    done: TaskOutcome,
+    task: Task,
+    second: SecondProcess,
+    folder: Path,
+    environment: Callable[[str], Mapping[str, str]],
+    *,
+    cwd: str | None,
+    beat: Callable[[], None],
+) -> TaskOutcome:
+    """Run a measured task again with its caches, once a compile repeat, and add what it took then.
+
+    `environment` gives that of a task's process by what its task is called after.
+    """
+    if done.outcome.status != "measured":
+        return done
+    quick = Task(task.experiment, task.ref, replace(task.settings, quick=True, repeat=1))
+    shared = {CACHE_VARIABLE: str(cache_folder(folder, environment("")))}
+    outcome, samples = done.outcome, []
+    for _ in range(1 if task.settings.quick else task.settings.compile_repeats):
+        clear(folder / second.suffix)
+        again = run_task(
+            quick, folder / second.suffix, {**environment(f"/{second.suffix}"), **shared}, cwd=cwd, beat=beat
+        )
+        done = replace(done, duration_us=done.duration_us + again.duration_us)
+        if again.outcome.status != "measured":
+            outcome.facts["warm_compile_error"] = f"{again.outcome.reason}: {again.outcome.message or ''}"
+            break
+        if (latency_s := again.outcome.values.get(second.measures)) is not None:
+            samples.append(latency_s)
+        if second is PRECOMPILED:
+            if (load_s := again.outcome.values.get("load_latency")) is not None:
+                outcome.values["load_latency"] = load_s
+            outcome.facts["second_process_graph_count"] = int(again.outcome.values.get("unique_graphs", 0))
+    add_samples(outcome, second.adds, samples)
+    outcome.facts["warm_compile"] = "each in a process of its own, with the first one's caches"
+    return done

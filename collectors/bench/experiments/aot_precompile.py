@@ -1,0 +1,104 @@
+"""The model compiled ahead of time into a file of code without weights, which another process loads and calls.
+
+The first process compiles, saves, judges and times; one that finds the file loads it and times its first call.
+Source: --aot-precompile of upstream's benchmarks/dynamo/common.py, which compiles anew for each call that it times.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compileboard.collectors.bench.plan.models import NotAvailable
+from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.exporting import describe_failure, split_inputs
+from compileboard.collectors.bench.worker.judging import judge
+from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import summarize
+from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
+from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as, mark_batch
+
+PACKAGE = "precompiled.bin"
+
+
+def run(bench: Workbench) -> ExperimentOutcome:
+    """Compile and measure, or load what an earlier process compiled."""
+    if not hasattr(torch.compiler, "load_compiled_function"):
+        raise NotAvailable(f"torch {torch.__version__} has no torch.compiler.load_compiled_function")
+    path = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent / PACKAGE
+    return _load(bench, path) if path.exists() else _measure(bench, path)
+
+
+def _measure(bench: Workbench, path: Path) -> ExperimentOutcome:
+    values: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+    functions: list[Any] = []
+    start = dynamo_counts()
+
+    def compute() -> Any:
+        try:
+            module = bench.copy_module()
+            begin_s = time.perf_counter()
+            functions.append(_compile(bench, module))
+            values[COLD.value] = time.perf_counter() - begin_s
+            path.parent.mkdir(parents=True, exist_ok=True)
+            functions[0].save_compiled_function(str(path))
+            values["package_bytes"] = float(path.stat().st_size)
+            return _call(bench, functions[0], module, bench.inputs)
+        except FAILURES as error:
+            facts["export"] = describe_failure(error, "run" if "package_bytes" in values else "compile")
+            raise
+
+    outcome = judge(bench, compute, iterations=1)
+    outcome.values |= counted_since(start) | values
+    outcome.facts |= facts
+    if outcome.status == "measured":
+        bench.stage("measure")
+        step = bench.steps.step()
+
+        def compiled(module: Any, inputs: Any, collect_outputs: bool = False) -> Any:
+            return _call(bench, functions[0], module, inputs)
+
+        with bench.grad(), failing_as("fail_to_run"):
+            with eagerly():
+                bench.warm_up(step, bench.module)
+            bench.warm_up(compiled, bench.module)
+            turns = take_turns(bench, TimedCall(step, bench.module, eagerly), TimedCall(compiled, bench.module))
+        timed = summarize(turns.fault_values(), turns.repeats)
+        outcome.values |= timed.values
+        outcome.repeats = timed.repeats
+    return outcome
+
+
+def _compile(bench: Workbench, module: torch.nn.Module) -> Any:
+    compiled: Any = torch.compile(module, fullgraph=True, dynamic=True if bench.settings.all_dynamic else None)
+    with bench.steps.autocast():
+        return compiled.forward.aot_compile(split_inputs(bench.inputs))
+
+
+def _load(bench: Workbench, path: Path) -> ExperimentOutcome:
+    """Return what loading and the first call take in a process that compiles nothing."""
+    bench.cast()
+    mark_batch(bench)
+    bench.stage("compile")
+    start = dynamo_counts()
+    with bench.grad(), failing_as("fail_to_run"):
+        bench.synchronize()
+        begin_s = time.perf_counter()
+        with path.open("rb") as file:
+            function = torch.compiler.load_compiled_function(file)
+        load_s = time.perf_counter() - begin_s
+        _call(bench, function, bench.module, bench.inputs)
+        bench.synchronize()
+        total_s = time.perf_counter() - begin_s
+    return ExperimentOutcome(values={**counted_since(start), "load_latency": load_s, FIRST_CALL: total_s})
+
+
+def _call(bench: Workbench, function: Any, module: torch.nn.Module, inputs: Any) -> Any:
+    args, kwargs = split_inputs(inputs)
+    with bench.steps.autocast():
+        return function(module, *args, **kwargs)
