@@ -63,9 +63,9 @@ class BatchCheck:
 
     batch_size: Annotated[Count | None, "The other batch size."]
     checked: Annotated[str | None, "With the input check: `refused`, `right` or `wrong`."]
-    checked_message: Annotated[str | None, "What it said."]
+    checked_message: Annotated[str | None, "Its message."]
     unchecked: Annotated[str | None, "Without it, as programs run it."]
-    unchecked_message: Annotated[str | None, "What it said."]
+    unchecked_message: Annotated[str | None, "Its message."]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class ExportedResult:
 
     id: Annotated[int, "Number of the result in this database."]
     experiment: Annotated[str, "The experiment: `export`, `aot_inductor`."]
-    configuration: Annotated[str, "What it was measured as."]
+    configuration: Annotated[str, "The configuration."]
     run_id: Annotated[str, "The run that it is of."]
     status: Annotated[str, "What became of it."]
     state: Annotated[str, "The same in words."]
@@ -117,7 +117,7 @@ class DistributedResult:
 
     way: Annotated[str, "How: `ddp, ddp_optimizer`, `fsdp2`."]
     world_size: Annotated[Count, "Ranks."]
-    configuration: Annotated[str, "What it was measured as."]
+    configuration: Annotated[str, "The configuration."]
     run_id: Annotated[str, "The run that it is of."]
     status: Annotated[str, "What became of it."]
     state: Annotated[str, "The same in words."]

@@ -87,7 +87,7 @@ class Workbench:
         """
         enable = getattr(self.module, "gradient_checkpointing_enable", None)
         if enable is None:
-            raise NotAvailable("activation checkpointing: only models of transformers can be told to")
+            raise NotAvailable("activation checkpointing: only models of transformers have a switch for it")
         enable()
 
     def build(self) -> Loaded:

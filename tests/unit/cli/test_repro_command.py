@@ -150,6 +150,14 @@ def _hostile_archive() -> bytes:
         ("cut.tar.gz", b"\x1f\x8b\x08", "this archive cannot be read"),
         ("new\nline\x1b[31m.py", b"", "has no `class Repro`"),
     ],
+    ids=[
+        "words",
+        "cut-off",
+        "bytes",
+        "hostile-archive",
+        "cut-archive",
+        "hostile-name",
+    ],  # an archive has the time in it
 )
 def test_file_that_is_no_repro_is_refused_in_one_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str], name: str, body: bytes, sentence: str
