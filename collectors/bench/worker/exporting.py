@@ -24,11 +24,11 @@ from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, batch_dimension
 
 # Frames of a traceback that are nobody's model: torch's own, the standard library's, this harness's.
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+_TORCH = os.path.realpath(os.path.dirname(torch.__file__)) + os.sep
+_LIBRARY = os.path.realpath(sysconfig.get_path("stdlib")) + os.sep
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
-_COLLECTORS = str(Path(harness.__file__ or "").parents[1]) + os.sep
-_SUITES = str(Path(harness.__file__ or "").parent / "suites") + os.sep
+_COLLECTORS = str(Path(harness.__file__ or "").resolve().parents[1]) + os.sep
+_SUITES = str(Path(harness.__file__ or "").resolve().parent / "suites") + os.sep
 _OPERATOR = re.compile(
     r"CustomOpDef\(([\w:]+)\)|torch\.ops\.(\w+\.\w+(?:\.\w+)?)|\b(aten[.:]+\w+(?:\.\w+)?)"
     r"|target: ([\w.]+)|call_function (\w+\.\w+\.\w+)\("
@@ -121,7 +121,10 @@ def find_operator(error: BaseException) -> str | None:
 
 def is_of_user(path: str) -> bool:
     """Return whether a file is a model's, or a library's that models come from."""
-    if path.startswith(("<", _TORCH)) or (path.startswith(_COLLECTORS) and not path.startswith(_SUITES)):
+    if path.startswith("<"):
+        return False
+    path = os.path.realpath(path)  # the hooks are loaded by another path than the harness
+    if path.startswith(_TORCH) or (path.startswith(_COLLECTORS) and not path.startswith(_SUITES)):
         return False
     return not path.startswith(_LIBRARY) or _INSTALLED.search(path) is not None
 

@@ -53,6 +53,14 @@ def test_a_program_that_computes_something_else_does_not(measured: Any) -> None:
     assert outcome["values"]["output_error"] > 0.5
 
 
+def test_a_line_of_the_hooks_is_no_line_of_the_model() -> None:
+    from compileboard.collectors.bench.worker.exporting import is_of_user
+
+    hooks, model = ROOT / "collectors" / "observe" / "tap.py", ROOT / "collectors" / "bench" / "suites" / "builtin"
+    assert not is_of_user(str(hooks)) and not is_of_user(torch.__file__)  # the hooks are loaded by another path
+    assert is_of_user(str(model / "mlp.py")) and is_of_user("/home/me/net.py")
+
+
 @pytest.mark.parametrize("experiment", ["export", "export_strict"])
 def test_a_branch_is_named_by_its_line_and_an_unsound_draft_is_no_pass(measured: Any, experiment: str) -> None:
     outcome = measured(BRANCHES, experiment)
