@@ -29,6 +29,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
     """Compile and measure, or load what an earlier process compiled."""
     if not hasattr(torch.compiler, "load_compiled_function"):
         raise NotAvailable(f"torch {torch.__version__} has no torch.compiler.load_compiled_function")
+    config: Any = torch._dynamo.config
+    if hasattr(config, "enable_aot_compile"):
+        config.enable_aot_compile = True  # off by default in torch 2.11
     path = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent / PACKAGE
     return _load(bench, path) if path.exists() else _measure(bench, path)
 
