@@ -54,6 +54,8 @@ def test_a_program_that_computes_something_else_does_not(measured: Any) -> None:
 
 
 def test_a_line_of_the_hooks_is_no_line_of_the_model() -> None:
+    import torch
+
     from compileboard.collectors.bench.worker.exporting import is_of_user
 
     hooks, model = ROOT / "collectors" / "observe" / "tap.py", ROOT / "collectors" / "bench" / "suites" / "builtin"
