@@ -78,6 +78,8 @@ def measure_second_processes(
         if second is PRECOMPILED:
             if (load_s := again.outcome.values.get("load_latency")) is not None:
                 outcome.values["load_latency"] = load_s
+            if (error := again.outcome.values.get("output_error")) is not None:  # the worse of both processes
+                outcome.values["output_error"] = max(error, outcome.values.get("output_error", 0.0))
             outcome.facts["second_process_graph_count"] = int(again.outcome.values.get("unique_graphs", 0))
     add_samples(outcome, second.adds, samples)
     outcome.facts["warm_compile"] = "each in a process of its own, with the first one's caches"

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._dynamo.testing import reset_rng_state
 
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.exporting import describe_failure, split_inputs
 from compileboard.collectors.bench.worker.judging import judge
+from compileboard.collectors.bench.worker.mismatch import output_error
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
@@ -78,9 +80,15 @@ def _measure(bench: Workbench, path: Path) -> ExperimentOutcome:
 
 
 def _compile(bench: Workbench, module: torch.nn.Module) -> Any:
-    compiled: Any = torch.compile(module, fullgraph=True, dynamic=True if bench.settings.all_dynamic else None)
+    compiled: Any = torch.compile(call_module, fullgraph=True, dynamic=True if bench.settings.all_dynamic else None)
+    args, kwargs = split_inputs(bench.inputs)
     with bench.steps.autocast():
-        return compiled.forward.aot_compile(split_inputs(bench.inputs))
+        return compiled.aot_compile(((module, *args), kwargs))
+
+
+def call_module(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a module: compiled in place of its forward, which of a Sequential is torch's own and holds the module."""
+    return module(*args, **kwargs)
 
 
 def _load(bench: Workbench, path: Path) -> ExperimentOutcome:
@@ -98,7 +106,14 @@ def _load(bench: Workbench, path: Path) -> ExperimentOutcome:
         _call(bench, function, bench.module, bench.inputs)
         bench.synchronize()
         total_s = time.perf_counter() - begin_s
-    return ExperimentOutcome(values={**counted_since(start), "load_latency": load_s, FIRST_CALL: total_s})
+        counts = counted_since(start)
+        reset_rng_state()
+        result = _call(bench, function, bench.module, bench.inputs)
+        reset_rng_state()
+        with eagerly():
+            error = output_error(bench.steps.step()(bench.module, bench.inputs), result)
+    values = {**counts, "load_latency": load_s, FIRST_CALL: total_s}
+    return ExperimentOutcome(values=values if error is None else {**values, "output_error": error})
 
 
 def _call(bench: Workbench, function: Any, module: torch.nn.Module, inputs: Any) -> Any:
