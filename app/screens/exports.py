@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any
 
 from compileboard.app.analysis.models.labels import describe_status
@@ -25,6 +27,23 @@ LABELS = {
     "caching_precompile": "Caching precompile",
 }
 MOST_RESULTS = 40
+_BUILT_BY_NAME = ("builtin", "torchvision", "timm", "transformers")  # suites of bench
+
+
+def choose_model(command: str | None, suite: str, model: str) -> str | None:
+    """Return bench's words that choose a model; none of one whose file no recorded command names."""
+    words = _split(command or "")
+    file = next((value for word, value in pairwise(words) if word == "--only" and ":" in value), None)
+    if file is not None:
+        return f"--only {shlex.quote(file)}"
+    return f"--suite {suite} --only {shlex.quote(model)}" if suite in _BUILT_BY_NAME else None
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quotation mark without its other
+        return []
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,14 @@ from compileboard.app.analysis.shapes import describe_guard, describe_range
 from compileboard.app.analysis.stacks import describe_ending, is_library_name, list_shares
 from compileboard.app.analysis.timeline import LEGEND, find_phase
 from compileboard.app.queries.fields import gb_url
+from compileboard.app.screens.exports import choose_model
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.rejects import KINDS
 
 TEMPLATE_NAMES = {
     "words": labels,
     "aspects": ASPECTS,
+    "choose_model": choose_model,
     "describe_accuracy": describe_accuracy,
     "describe_caches": describe_caches,
     "describe_ending": describe_ending,

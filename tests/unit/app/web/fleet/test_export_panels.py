@@ -13,7 +13,7 @@ from compileboard.app.analysis.models.series import split_series
 from compileboard.app.charts.models import chart_scaling
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.models import list_history
-from compileboard.app.screens.exports import build_distributed
+from compileboard.app.screens.exports import build_distributed, choose_model
 from compileboard.collectors.contract.events import BenchMeasured, load_event
 from tests.tools.make_db import DATA
 from tests.unit.app.benched import MLP, add_results
@@ -78,6 +78,19 @@ def test_quantization_has_both_errors(client: FlaskClient) -> None:
     panel = read_panel(client, "/models/mlp?backend=inductor_quantization=int8dynamic", "quantization")
     assert "1.6%" in panel and "5e-06" in panel
     assert 'id="quantization"' not in client.get("/models/mlp?backend=inductor").text
+
+
+@pytest.mark.parametrize(
+    ("command", "suite", "words"),
+    [
+        (None, "timm", "--suite timm --only net"),
+        ("bench --only 'path:/a b/n.py,class:Net' --quick", "local", "--only 'path:/a b/n.py,class:Net'"),
+        ("bench --suite local --only net", "local", None),
+        ("bench 'cut", "torchbench", None),
+    ],
+)
+def test_a_command_chooses_the_model_as_it_was_measured(command: str | None, suite: str, words: str | None) -> None:
+    assert choose_model(command, suite, "net") == words
 
 
 def test_what_was_not_measured_names_the_command(client: FlaskClient, store: sqlite3.Connection) -> None:
