@@ -67,6 +67,9 @@ RECORDED = {
     "repro_graph_script": "repros of inductor's code that fails",
     "repro_graph_calls": "--repro=crash and --repro=accuracy",
     "repro_compiles": "--repro=accuracy of AOTAutograd's graphs",
+    "minifier": "repro minify",
+    "minifier_program": "programs of repro minify",
+    "graph_compiler": "repro of AOTAutograd's graphs",
     "skip_code": "dynamo kept out of the collector's own code",
     "config_defaults": "changed settings",
 }

@@ -93,8 +93,8 @@ def list_paths(client: FlaskClient, path: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path", [operation.path for operation in LISTS if operation.path != "/imports"]
-)  # of this server, not the database
+    "path", [operation.path for operation in LISTS if operation.path not in ("/imports", "/matrix")]
+)  # imports are of this server, not the database; a page of the matrix is a tree of some models
 def test_pages_of_any_size_have_every_row_once(client: FlaskClient, path: str) -> None:
     seen = 0
     for address in list_paths(client, path):
@@ -105,6 +105,20 @@ def test_pages_of_any_size_have_every_row_once(client: FlaskClient, path: str) -
         assert not keys or max(keys.values()) == 1
         seen += len(whole)
     assert seen > 0
+
+
+def test_pages_of_the_matrix_have_every_model_once(client: FlaskClient) -> None:
+    models = []
+    for limit in (1, 7, 1000):
+        answer = client.get("/api/v1/matrix", query_string={"limit": limit}).json
+        pages = [answer]
+        while answer["next"] is not None:
+            answer = client.get("/api/v1/matrix", query_string={"limit": limit, "cursor": answer["next"]}).json
+            pages.append(answer)
+        models.append(
+            [(suite["suite"], row["model"]) for page in pages for suite in page["data"] for row in suite["rows"]]
+        )
+    assert models[0] == models[1] == models[2] and len(set(models[0])) == len(models[0]) > 7
 
 
 @pytest.mark.parametrize(("path", "sort"), SORTS)

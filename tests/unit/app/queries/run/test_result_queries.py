@@ -54,7 +54,7 @@ def test_what_was_not_said_is_none(store: sqlite3.Connection, reader: sqlite3.Co
     nothing = ("dtype", "hardware", "gpu", "batch_size", "speedup", "recompiles", "accuracy")
     assert [getattr(row, name) for name in nothing] == [None] * len(nothing)
     assert row.dynamic is False
-    assert len(fields(ResultRow)) == 41
+    assert len(fields(ResultRow)) == 49
 
 
 def test_parts_and_events_give_back_what_came(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
