@@ -165,12 +165,16 @@ def build_exports(reader: sqlite3.Connection, series: Iterable[ModelSeries], sui
 
 def build_distributed(reader: sqlite3.Connection, series: Iterable[ModelSeries], suite: str) -> list[DistributedResult]:
     """Build the newest result of each way and number of ranks, by way and ranks."""
-    results = []
-    for one_series in series:
-        if one_series.fields["suite"] == suite and one_series.fields["world_size"] > 1:
-            result = _find_newest(one_series, "performance") or one_series.points[-1].parts[0]
-            results.append(_make_distributed(reader, result, one_series))
-    return sorted(results[:MOST_RESULTS], key=lambda result: (result.way, result.world_size))
+    several = [
+        one_series
+        for one_series in series
+        if one_series.fields["suite"] == suite and one_series.fields["world_size"] > 1
+    ]
+    results = [
+        _make_distributed(reader, _find_newest(one_series, "performance") or one_series.points[-1].parts[0], one_series)
+        for one_series in several[:MOST_RESULTS]
+    ]
+    return sorted(results, key=lambda result: (result.way, result.world_size))
 
 
 def _find_newest(series: ModelSeries, experiment: str) -> ExperimentResult | None:

@@ -18,9 +18,8 @@ from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import measure_both
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.experiments import DISTRIBUTED_EXPERIMENTS, find, with_same_flag
-from compileboard.collectors.bench.plan.batch_sizes import read_batch_sizes
 from compileboard.collectors.bench.plan.model_facts import facts_for
-from compileboard.collectors.bench.plan.models import ModelRef, select
+from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
 from compileboard.collectors.bench.plan.request import GROUPS, INDUCTOR_SWITCHES, REQUESTED, BenchRequest
 from compileboard.collectors.bench.plan.resume import find_before

@@ -6,6 +6,9 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+UNSET = -1  # in a file of batch sizes, a model that has none
 
 
 @dataclass(frozen=True)
@@ -115,3 +118,26 @@ def _compile(flag: str, expressions: Sequence[str]) -> list[re.Pattern[str]]:
         except re.error as error:
             raise SelectionError(f"{flag} {expression}: not a regular expression: {error}") from error
     return compiled
+
+
+def read_batch_sizes(path: str | None) -> dict[str, int]:
+    """Return the batch size of each model of a file with lines NAME,SIZE, as upstream's; nothing of no file.
+
+    Raises: ValueError in words for a file that cannot be read or has another line.
+    """
+    if path is None:
+        return {}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or error
+        raise ValueError(f"--batch-size-file {path}: {problem}; expected lines NAME,SIZE") from None
+    sizes: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        name, _, size = (part.strip() for part in line.rpartition(","))
+        if not name or not (size == str(UNSET) or (size.isascii() and size.isdigit() and int(size))):
+            raise ValueError(f"--batch-size-file {path}, line {number}: expected NAME,SIZE, got {line.strip()!r}")
+        sizes[name] = int(size)
+    return sizes

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.bench.experiments import find, settings_for
-from compileboard.collectors.bench.plan.batch_sizes import UNSET
 from compileboard.collectors.bench.plan.model_facts import facts_for
-from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.plan.models import UNSET, ModelRef
 from compileboard.collectors.bench.plan.settings import DIGEST, BenchSettings, load_settings
 
 TASK = "task.json"

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.bench.execution.runner import Checkout
-from compileboard.collectors.bench.plan.batch_sizes import read_batch_sizes
 from compileboard.collectors.bench.plan.model_facts import facts_for
-from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash, repeat_command
 from compileboard.collectors.cli.bench import make_job, settings_of
