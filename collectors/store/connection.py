@@ -18,7 +18,7 @@ from compileboard.collectors.store.errors import (
 )
 
 APPLICATION_ID = 0x43425244  # "CBRD": tells our files from other people's SQLite files
-DATABASE_VERSION = 11
+DATABASE_VERSION = 12
 BUSY_TIMEOUT_MS = 5_000
 CHECKPOINT_BUSY_TIMEOUT_MS = 100  # longer blocks the writer for as long as a reader reads
 

@@ -1,0 +1,19 @@
+"""What travels from a box to a server: lines of a stream, and long texts by their content.
+
+A stream is what one recorder has to tell of one run, as lines of JSON that are only ever appended. Its place on the
+server is a number of bytes, always at the end of a line. Requests, all below `/api/v1`, with `Authorization: Bearer`:
+
+    HEAD  runs/RUN/streams/STREAM   200; Upload-Offset: bytes that are stored, Upload-Checksum: their CRC-32
+    PATCH runs/RUN/streams/STREAM   whole lines from Upload-Offset on, plain or gzip, with Upload-Checksum of the plain;
+                                    204 once they are stored, with the new Upload-Offset; what is there is skipped
+    POST  texts/missing             {"digests": […], "run": RUN, "dropped": […]}: which texts the server lacks;
+                                    `dropped` are those that the box has no more
+    PUT   texts/DIGEST              a text, plain or gzip: 201, or 200 if it was there
+
+    400 no such line or header      401 no token, or none that is valid    403 token of another scope or another stream
+    409 a gap: Upload-Offset tells where to go on; {"missing": […]}: texts first; {"restart": true}: a new stream
+    410 the run was deleted         413 too large     426 a line of a newer version: upgrade the server
+    429 and 503 with Retry-After    460 the body is not what its checksum tells: send it again      507 disk full
+
+Imported on boxes: the standard library alone.
+"""
