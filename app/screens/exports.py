@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any
 
-from compileboard.app.analysis.models.labels import describe_status
+from compileboard.app.analysis.models.labels import describe_experiment, describe_status
 from compileboard.app.analysis.models.matrix import describe_result
 from compileboard.app.analysis.models.series import ModelSeries
 from compileboard.app.queries.fields import Count
@@ -18,14 +18,6 @@ from compileboard.app.queries.run.models import get_result_parts
 from compileboard.collectors.store.rollups.results import EXPORTS, ExperimentResult
 
 _SHOWN = (*EXPORTS, "caching_precompile")
-LABELS = {
-    "export": "Export, non-strict",
-    "export_strict": "Export, strict",
-    "aot_inductor": "AOTInductor package",
-    "aot_precompile": "AOT precompile",
-    "onnx": "ONNX",
-    "caching_precompile": "Caching precompile",
-}
 MOST_RESULTS = 40
 _BUILT_BY_NAME = ("builtin", "torchvision", "timm", "transformers")  # suites of bench
 
@@ -113,7 +105,7 @@ class ExportedResult:
     @property
     def label(self) -> str:
         """Name the experiment."""
-        return LABELS[self.experiment]
+        return describe_experiment(self.experiment)
 
 
 @dataclass(frozen=True)

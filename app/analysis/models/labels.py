@@ -30,6 +30,13 @@ REASONS = {
     "eager_two_runs_differ": "two eager runs differ",
     "not_bitwise_equivalent": "not bitwise equal",
 }
+EXPERIMENTS = {
+    "export": "Export, non-strict",
+    "export_strict": "Export, strict",
+    "aot_inductor": "AOTInductor package",
+    "aot_precompile": "AOT precompile",
+    "onnx": "ONNX",
+}
 MANY_PAGE_FAULTS = 10.0  # of a warm call; 0 to 5 are normal (docs/stack-cliff.md)
 ACCURACIES = {
     "pass": Word("pass", "good", "Outputs match eager mode."),
@@ -57,6 +64,11 @@ class JudgedResult(Protocol):
     @property
     def speedup_high(self) -> float | None:
         """Return where the speedup's interval ends."""
+
+
+def describe_experiment(experiment: str) -> str:
+    """Return the label of an experiment."""
+    return EXPERIMENTS.get(experiment) or experiment.replace("_", " ").capitalize()
 
 
 def describe_status(row: ResultFields) -> Word:

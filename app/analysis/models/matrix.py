@@ -6,12 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from compileboard.app.analysis.labels import Word
 from compileboard.app.analysis.metrics import BY_NAME, format_short
-from compileboard.app.analysis.models.labels import describe_accuracy, describe_speedup, describe_status
+from compileboard.app.analysis.models.backends import split_backend
+from compileboard.app.analysis.models.labels import (
+    describe_accuracy,
+    describe_experiment,
+    describe_speedup,
+    describe_status,
+)
 from compileboard.app.analysis.models.series import label_fields, query_fields
 from compileboard.app.analysis.models.table import rank_result
 from compileboard.collectors.store.rollups.results import ALONE, EXPORTS, LEADING, BriefResult, ExperimentResult
@@ -41,17 +49,25 @@ class Column(NamedTuple):
     @property
     def name(self) -> str:
         """Return the experiment in words."""
-        return self.experiment.replace("_", " ")
+        return describe_experiment(self.experiment)
 
     @property
     def query(self) -> dict[str, str]:
         """Return what an address says to mean this configuration."""
         return query_fields(self.fields)
 
+
+class ColumnGroup(NamedTuple):
+    """Neighbouring columns under one heading."""
+
+    label: str
+    columns: Sequence[Column]
+
     @property
     def filter(self) -> dict[str, str]:
-        """Return the same without what is not recorded, which no filter asks for."""
-        return {name: value for name, value in self.query.items() if value}
+        """Return what an address says to mean them all, without what is not recorded, which no filter asks for."""
+        common = set.intersection(*(set(column.query.items()) for column in self.columns))
+        return {name: value for name, value in self.columns[0].query.items() if value and (name, value) in common}
 
 
 class Cell(NamedTuple):
@@ -88,23 +104,12 @@ class SuiteMatrix:
     rows: Sequence[MatrixRow]
     model_count: int
     state_counts: Sequence[Mapping[str, int]]  # of each column, by status
+    common_label: str  # what all configurations have in common
 
     @cached_property
-    def groups(self) -> Sequence[tuple[Column, int]]:
-        """Return the first column of each configuration, and how many it has."""
-        groups: list[list[Any]] = []
-        for column in self.columns:
-            if groups and groups[-1][0].fields == column.fields:
-                groups[-1][1] += 1
-            else:
-                groups.append([column, 1])
-        return [(column, count) for column, count in groups]
-
-    @property
-    def common_label(self) -> str:
-        """Return what all configurations have in common."""
-        common, _different = _part_fields([column.fields for column in self.columns])
-        return "" if len(self.groups) == 1 else _label(common)
+    def groups(self) -> Sequence[ColumnGroup]:
+        """Return the columns of each configuration; exports are one, whatever experiment names their backend."""
+        return [ColumnGroup(label, list(columns)) for label, columns in groupby(self.columns, attrgetter("label"))]
 
 
 def list_brief(measured: Iterable[ExperimentResult]) -> list[BriefResult]:
@@ -162,24 +167,33 @@ def _build_matrix(
     models: Sequence[str],
     model_count: int,
 ) -> SuiteMatrix:
-    first: dict[tuple[Any, ...], tuple[int, str]] = {}
-    for key, experiment in counts:
-        first[key] = min(_rank(experiment), first.get(key, _rank(experiment)))
-    _common, different = _part_fields([dict(zip(SET, key)) for key in first])
-    ordered = sorted(
-        counts, key=lambda pair: (_order_configuration(pair[0]), first[pair[0]], str(pair[0]), _rank(pair[1]))
-    )
-    columns = []
-    for key, experiment in ordered:
-        fields = dict(zip(SET, key)) | {"dynamic": bool(key[SET.index("dynamic")])}
-        label = _label({name: value for name, value in fields.items() if name in different or name == "backend"})
-        columns.append(Column(fields, label, experiment))
+    configurations = [dict(zip(SET, key)) | {"dynamic": bool(key[SET.index("dynamic")])} for key, _name in counts]
+    parts = [_list_parts(fields, name) for fields, (_key, name) in zip(configurations, counts)]
+    alike = set.intersection(*map(set, parts)) if len({key for key, _name in counts}) > 1 else set()
+    common, different = _part_fields(configurations)
+    columns_by_pair = {}
+    for pair, fields, own in zip(counts, configurations, parts):
+        told = {name: value for name, value in fields.items() if name in different}
+        label = _label(told | {"backend": "_".join(part for part in own if part not in alike)})
+        columns_by_pair[pair] = Column(fields, label or _label({"backend": fields["backend"]}), pair[1])
+    first: dict[str, tuple[int, str]] = {}
+    for (_key, experiment), column in columns_by_pair.items():
+        first[column.label] = min(_rank(experiment), first.get(column.label, _rank(experiment)))
+
+    def order(pair: tuple[tuple[Any, ...], str]) -> tuple[Any, ...]:
+        label = columns_by_pair[pair].label
+        return _order_configuration(pair[0]), first[label], label, _rank(pair[1]), str(pair[0])
+
+    ordered = sorted(counts, key=order)
+    columns = [columns_by_pair[pair] for pair in ordered]
+    shared = [part for part in parts[0] if part in alike] if parts else []
+    common_label = _label(common | {"backend": "_".join(shared)}) if len(set(map(str, configurations))) > 1 else ""
     cells: dict[tuple[str, tuple[Any, ...]], list[Cell]] = {}
     for result in listed:
         key = tuple([getattr(result, name) for name in SET])
         cells.setdefault((result.model, (key, result.experiment)), []).append(_make_cell(result))
     rows = [MatrixRow(model, [cells.get((model, pair), ()) for pair in ordered]) for model in models]
-    return SuiteMatrix(suite, columns, rows, model_count, [counts[pair] for pair in ordered])
+    return SuiteMatrix(suite, columns, rows, model_count, [counts[pair] for pair in ordered], common_label)
 
 
 def _make_cell(result: ExperimentResult) -> Cell:
@@ -204,7 +218,7 @@ def describe_result(result: ExperimentResult) -> Word:
         return word._replace(word=_PLAIN.get(result.status, result.status), meaning=word.word)
     if result.accuracy is not None:
         return describe_accuracy(result.accuracy)
-    return describe_speedup(result) or Word("measured", "good", "Measured.")
+    return describe_speedup(result) or describe_status(result)
 
 
 def _order_configuration(key: Sequence[Any]) -> tuple[int, str]:
@@ -215,6 +229,12 @@ def _order_configuration(key: Sequence[Any]) -> tuple[int, str]:
 
 def _rank(experiment: str) -> tuple[int, str]:
     return (_FIRST.index(experiment) if experiment in _FIRST else len(_FIRST), experiment)
+
+
+def _list_parts(fields: Mapping[str, Any], experiment: str) -> tuple[str, ...]:
+    """Return the parts of a backend's label but the name of the experiment, which an export's label begins with."""
+    parts = split_backend(fields["backend"] or "")
+    return parts[1:] if parts[:1] == (experiment,) else parts
 
 
 def _part_fields(configurations: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], set[str]]:
@@ -228,4 +248,5 @@ def _part_fields(configurations: Sequence[Mapping[str, Any]]) -> tuple[dict[str,
 
 def _label(fields: Mapping[str, Any]) -> str:
     empty: dict[str, Any] = dict.fromkeys(SET) | {"dynamic": False, "world_size": 1}
-    return label_fields(empty | {name: value for name, value in fields.items() if name != "suite"})
+    known = empty | {name: value for name, value in fields.items() if name != "suite"}
+    return label_fields(known) if any(known[name] and known[name] != value for name, value in empty.items()) else ""

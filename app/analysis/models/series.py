@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compileboard.app.analysis.models.backends import describe_part, split_backend
 from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow
 
 _UNSAFE = re.compile(r"[~\x00-\x1f\x7f]|^/|(?<=/)/|/$|(?:(?<=/)|^)\.{1,2}(?=/|$)")
@@ -71,7 +72,8 @@ class ModelSeries:
 
 def label_fields(fields: Mapping[str, Any]) -> str:
     """Return the label of a configuration."""
-    labels = [fields["mode"], fields["dtype"], fields["hardware"] or fields["device"], fields["backend"]]
+    labels = [fields["mode"], fields["dtype"], fields["hardware"] or fields["device"]]
+    labels += map(describe_part, split_backend(fields["backend"] or ""))
     labels += ["dynamic shapes" if fields["dynamic"] else None]
     labels += [f"batch {fields['batch_size']}" if fields.get("batch_size") is not None else None]
     labels += [f"{fields['world_size']} ranks" if fields["world_size"] > 1 else None]

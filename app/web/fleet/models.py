@@ -9,6 +9,7 @@ from flask.blueprints import BlueprintSetupState
 from werkzeug.routing import PathConverter
 
 from compileboard.app.analysis.incidents import messages
+from compileboard.app.analysis.models.labels import describe_experiment
 from compileboard.app.analysis.models.series import FIELDS, ModelSeries, read_name, write_name
 from compileboard.app.analysis.models.table import rank_result
 from compileboard.app.charts.models import chart_history, chart_scaling
@@ -94,7 +95,7 @@ def index() -> str:
         filtered=any(request.args.get(key) for key in FILTERS if key != "run"),
         choices=(choices := list_model_choices(engine)),
         world_sizes=[(str(size), format_plural(size, "rank")) for size in choices.world_sizes],
-        experiments=[(name, name.replace("_", " ")) for name in EXPERIMENTS],
+        experiments=[(name, describe_experiment(name)) for name in EXPERIMENTS],
         bench_runs=[(run.id, f"{run.name}, {format_time(run.started_us)[:16]}") for run in list_bench_runs(engine)],
         statuses=[(status, status.replace("_", " ")) for status in STATUSES],
         answered=[(accuracy, accuracy.replace("_", " ")) for accuracy in ACCURACIES],

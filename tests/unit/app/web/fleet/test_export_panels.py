@@ -68,7 +68,7 @@ def test_recorded_exports_of_a_model_read_the_same_way(client: FlaskClient, stor
 def test_ranks_have_their_times_and_efficiency(client: FlaskClient) -> None:
     panel = read_panel(client, "/models/mlp", "distributed")
     assert re.search(r"fsdp2, fully_shard training · [^%]* 8 ranks 8 measured 11\.9 ms 10\.0 ms 84\.0% 2e-06 2", panel)
-    assert "ddp, ddp_optimizer, 2 ranks: times by rank" in panel
+    assert "ddp, ddp_optimizer, 2 ranks, by rank" in panel
     assert re.search(r"1 10\.3 ms 14\.0 ms 1\.51 GB 2 5 2 6", panel)
     assert 'id="scaling-chart"' in client.get("/models/mlp").text
 

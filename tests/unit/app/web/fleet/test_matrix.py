@@ -33,13 +33,13 @@ def read_cells(page: str) -> dict[tuple[str, str], str]:
 def test_each_experiment_of_each_configuration_is_a_column_with_its_state(client: FlaskClient, address: str) -> None:
     cells = read_cells(client.get(address).text)
     assert {model for model, _column in cells} == set(MODELS)
-    assert cells["mlp", "inference · inductor, performance"] == "faster 1.25×"
-    assert cells["mlp", "inference · inductor, accuracy"] == "pass"
-    assert cells["mlp", "inference · inductor, caching precompile"] == "measured second process 5.1 s"
-    assert cells["mlp", "inference · aot_inductor, aot inductor"] == "pass 1.31× · 3.21 MB"
-    assert cells["branchy", "inference · export, export"] == "failed: does not run"
-    assert cells["mlp", "training · inductor_fsdp2/fully_shard · 8 ranks, performance"].endswith("efficiency 84%")
-    assert cells["conv", "training · inductor_fsdp2/fully_shard · 8 ranks, performance"] == "not measured"
+    assert cells["mlp", "inference · inductor, Performance"] == "faster 1.25×"
+    assert cells["mlp", "inference · inductor, Accuracy"] == "pass"
+    assert cells["mlp", "inference · inductor, Caching precompile"] == "measured second process 5.1 s"
+    assert cells["mlp", "inference, AOTInductor package"] == "pass 1.31× · 3.21 MB"
+    assert cells["branchy", "inference, Export, non-strict"] == "failed: does not run"
+    assert cells["mlp", "training · inductor_fsdp2/fully_shard · 8 ranks, Performance"].endswith("efficiency 84%")
+    assert cells["conv", "training · inductor_fsdp2/fully_shard · 8 ranks, Performance"] == "not measured"
 
 
 @pytest.mark.usefixtures("suite")
@@ -56,7 +56,7 @@ def test_a_cell_leads_to_its_failure(client: FlaskClient) -> None:
 def test_a_filter_by_status_leaves_the_models_with_all_their_experiments(client: FlaskClient) -> None:
     cells = read_cells(client.get("/models?status=failed").text)
     assert {model for model, _column in cells} == {"branchy"}
-    assert cells["branchy", "inference · inductor, accuracy"] == "pass"
+    assert cells["branchy", "inference · inductor, Accuracy"] == "pass"
     assert "No models match" in client.get("/models?status=not_run").text
     wrong = read_cells(client.get("/models?accuracy=fail").text)
     assert {model for model, _column in wrong} == {"branchy"}
@@ -68,7 +68,7 @@ def test_filters_narrow_to_one_configurations_numbers_and_a_view_is_asked_for(cl
     ranks = client.get("/models?world_size=8&backend=inductor_ddp/ddp_optimizer").text
     assert 'id="configuration-1"' in ranks and 'id="configuration-2"' not in ranks
     assert set(read_cells(client.get("/models?experiment=export&view=matrix").text)) == {
-        (model, "export, export") for model in MODELS
+        (model, "export, Export, non-strict") for model in MODELS
     }
     assert 'id="matrix-1"' not in client.get("/models?view=numbers").text
     assert [client.get(f"/models?{query}").status_code for query in ("view=odd", "dynamic=odd", "world_size=x")] == [
@@ -91,7 +91,7 @@ def test_one_configuration_is_shown_as_numbers_and_batch_sizes_are_told_apart(
     add_results(store, "RUN", MLP, measure(**ACCURACY), measure(batch_size=64, values={"speedup": 2.0}))
     assert 'id="matrix-1"' not in client.get("/models").text
     cells = read_cells(client.get("/models?view=matrix").text)
-    assert cells["mlp", "inductor, performance"] == "faster 1.25× batch 8 measured 2× batch 64"
+    assert cells["mlp", "inductor, Performance"] == "faster 1.25× batch 8 measured 2× batch 64"
 
 
 def test_other_peoples_text_stays_text(client: FlaskClient, store: sqlite3.Connection) -> None:
