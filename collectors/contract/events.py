@@ -8,7 +8,9 @@ What torch did not say is None, never 0 and never "".
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar
 
 SCHEMA_VERSION = 1
@@ -435,13 +437,30 @@ def load_event(line: str) -> Event:
     body = json.loads(line)
     if not isinstance(body, dict) or body.get("v") != SCHEMA_VERSION:
         raise ValueError(f"expected an event of schema version {SCHEMA_VERSION}, got {str(line)[:80]!r}")
+    return build_event(body)
+
+
+def build_event(body: Mapping[str, Json]) -> Event:
+    """Make an event of the object that its line holds.
+
+    Raises: ValueError if it is of an unknown kind, or lacks a field.
+    """
     cls = KINDS.get(body.get("kind", ""))
     if cls is None:
         raise ValueError(f"unknown event kind {body.get('kind')!r}; known: {', '.join(sorted(KINDS))}")
-    values = {f.name: body[f.name] for f in fields(cls) if f.name in body}
-    if cls is Recompiled:
-        values["guards"] = [GuardFailure(**g) for g in values.get("guards", [])]
     try:
+        values = _pick(cls, body)
+        if cls is Recompiled:
+            values["guards"] = [GuardFailure(**_pick(GuardFailure, guard)) for guard in values.get("guards", [])]
         return cls(**values)
     except TypeError as error:
         raise ValueError(f"a {cls.KIND} event lacks a field: {error}") from None
+
+
+def _pick(cls: type[Any], body: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: body[name] for name in _list_fields(cls) if name in body}  # a newer collector's others are left out
+
+
+@cache
+def _list_fields(cls: type[Any]) -> tuple[str, ...]:
+    return tuple(of_event.name for of_event in fields(cls))

@@ -23,10 +23,10 @@ from compileboard.collectors.store.errors import StoreMoved, explain
 from compileboard.collectors.store.ingest.frames import FrameIndex
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.source_files import (
-    RejectRow,
     add_result_file,
     advance_log,
     complete_process,
+    list_rejects,
     name_run,
     replace_rejects,
     save_rejects,
@@ -193,10 +193,3 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def list_rejects(rejects: Rejects, *, examples: bool = True) -> Iterator[RejectRow]:
-    """List what could not be read, as the store keeps it; examples may be lines of the user's code."""
-    for kind, reject in sorted(rejects.by_kind.items()):
-        example = reject.example if examples else None
-        yield {"kind": kind, "reject_count": reject.count, "first_line": reject.first_line, "example": example}

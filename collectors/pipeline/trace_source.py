@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from compileboard.collectors.contract.events import CompileStarted, ConfigSeen, Event, FrameContext, Recompiled
+from compileboard.collectors.contract.events import CompileStarted, ConfigSeen, Event, Recompiled
 from compileboard.collectors.contract.record_names import COMPILE_START
 from compileboard.collectors.contract.rejects import OF_LAST_READING, IngestResult, Rejects
 from compileboard.collectors.decode.decoder import Decoder
@@ -20,7 +20,7 @@ from compileboard.collectors.sources.log_clock import LogClock
 from compileboard.collectors.sources.log_head import HEAD_BYTES, read_head
 from compileboard.collectors.sources.streams import SourceDamaged
 from compileboard.collectors.sources.trace_log import ReadStats, TraceLog
-from compileboard.collectors.store.ingest.frames import FrameIndex, Generation
+from compileboard.collectors.store.ingest.frames import Generation, LoggedFrames
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
 from compileboard.collectors.store.ingest.source_files import LogRow, find_logs
 
@@ -138,38 +138,21 @@ def _count_parts(event: Event) -> int:
     return len(event.guards) if isinstance(event, Recompiled) else 0
 
 
-class LoggedFrames(FrameIndex):
-    """The compiles that the hooks recorded: a log of the same process counts its resets alike."""
+class LoggedGenerations:
+    """Which compiles of a process a log's events belong to: the log counts its resets as the hooks do."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        super().__init__(connection)
+    def __init__(self) -> None:
         self._resets: list[int] = []  # sequences of the starts that came after a reset()
         self._generation = Generation()
-        self._keys: dict[tuple[int, str], int] = {}
 
     def begin_logged(self, captured: Captured) -> None:
         """Count a dynamo_start."""
         if captured.compile_id is not None and self._generation.trace(captured.compile_id, captured.attempt):
             self._resets.append(captured.sequence)
 
-    def key_of(self, event: FrameContext) -> int | None:
-        """Return the row of the compile that a record belongs to."""
-        if event.compile_id is None:
-            return None
-        position = (bisect_right(self._resets, event.sequence), event.compile_id)
-        if position not in self._keys:
-            row = self.connection.execute(
-                """
-                select id
-                from compiles
-                where process_id = :process_id and generation = :generation and compile_id = :compile_id
-                """,
-                {"process_id": event.process_id, "generation": position[0], "compile_id": position[1]},
-            ).fetchone()
-            if row is None:
-                return None
-            self._keys[position] = int(row["id"])
-        return self._keys[position]
+    def generation_of(self, event: Event) -> int:
+        """Return how many resets came before an event."""
+        return bisect_right(self._resets, event.sequence)
 
 
 class HookedTrace(TraceSource):
@@ -180,11 +163,11 @@ class HookedTrace(TraceSource):
     ) -> None:
         row = find_logs(connection, [imported.process_id]).get(imported.process_id)
         super().__init__(file, imported, clock, decoder, row)
-        self.frames = LoggedFrames(connection)
+        self.generations = LoggedGenerations()
 
     def decode(self, captured: Captured) -> list[Event]:
         if captured.name == COMPILE_START:
-            self.frames.begin_logged(captured)
+            self.generations.begin_logged(captured)
         events = super().decode(captured)
         return [event for event in events if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen)]
 
@@ -203,7 +186,8 @@ def read_hooked_log(sink: SqliteSink, decoder: Decoder, path: Path) -> bool:
         file.seek(0)
         imported = ImportedFile(process_id, clean_text(path.name), clean_text(path.name))
         source = HookedTrace(file, imported, head.clock, decoder, connection)
-        pump(source, SqliteSink(connection, sink.database, run_id, source.frames))
+        frames = LoggedFrames(connection, source.generations.generation_of)
+        pump(source, SqliteSink(connection, sink.database, run_id, frames))
     return True
 
 

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any, cast
 
 from compileboard.collectors.contract.events import (
+    KINDS,
     SCHEMA_VERSION,
     ArtifactSeen,
     ConfigSeen,
@@ -18,8 +19,8 @@ from compileboard.collectors.contract.events import (
     Json,
     ReproCaptured,
     ReproValues,
+    build_event,
     dump_event,
-    load_event,
 )
 
 WIRE_VERSION = 1
@@ -29,7 +30,9 @@ LARGEST_LINE_BYTES = 4 << 20
 LARGEST_BODY_BYTES = 8 << 20  # of a PATCH, as sent
 LARGEST_PLAIN_BYTES = 16 << 20  # of a PATCH, unpacked
 LARGEST_RATIO = 200
+TRACE_PIECE_BYTES = 1 << 20  # of a trace log that is kept whole
 REQUEST_BYTES = 256 << 10  # what a box sends at once: a request that takes long keeps other boxes waiting
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 DIGEST = re.compile(r"[0-9a-f]{32}")
 
@@ -40,12 +43,14 @@ TEXT_FIELDS: dict[type[Event], tuple[str, ...]] = {
     ReproCaptured: ("program", "dynamo_program"),
     ReproValues: ("body",),
 }
-# Lines that are no events. `end` is the last one: `size_bytes` and `checksum` are of all lines before it.
-MARKS = ("beat", "batch", "source", "rejects", "trace_file", "end")
 
 
 class WireError(ValueError):
     """A line that is none of a stream."""
+
+
+class UnknownLine(WireError):
+    """A line of a newer collector: its version, its kind of event or its mark is not known."""
 
 
 def digest_of(text: bytes) -> str:
@@ -58,8 +63,12 @@ def checksum_of(body: bytes, before: int = 0) -> int:
     return zlib.crc32(body, before)
 
 
-def dump_line(event: Event, save_text: Callable[[str, bytes], None]) -> bytes:
-    """Write an event as one line; `save_text` takes each long text with its digest."""
+def dump_line(event: Event, save_text: Callable[[str, bytes], None], generation: int | None = None) -> bytes:
+    """Write an event as one line; `save_text` takes each long text with its digest.
+
+    An event of a process's trace log has the generation of its compile, which the hooks' events count themselves.
+    """
+    more: dict[str, Json] = {} if generation is None else {"generation": generation}
     taken: dict[str, Any] = {}
     for name in TEXT_FIELDS.get(type(event), ()):
         text = getattr(event, name)
@@ -69,30 +78,31 @@ def dump_line(event: Event, save_text: Callable[[str, bytes], None]) -> bytes:
         digest = digest_of(body)
         save_text(digest, body)
         taken[name] = {"text": digest, "size_bytes": len(body)}
-    if not taken:
-        return dump_event(event).encode() + b"\n"
-    line = json.loads(dump_event(replace(event, **cast("dict[str, Any]", dict.fromkeys(taken, "")))))
-    return json.dumps(line | {"texts": taken}, separators=(",", ":")).encode() + b"\n"
+    if taken:
+        more["texts"] = taken
+        event = replace(event, **cast("dict[str, Any]", dict.fromkeys(taken, "")))
+    line = dump_event(event).encode()
+    return line + b"\n" if not more else line[:-1] + b"," + _ENCODER.encode(more).encode()[1:] + b"\n"
 
 
-def dump_mark(mark: str, **values: Json) -> bytes:
-    """Write a line that is no event."""
-    if mark not in MARKS:
-        raise WireError(f"unknown mark {mark!r}; known: {', '.join(MARKS)}")
-    return json.dumps({"v": SCHEMA_VERSION, "mark": mark, **values}, separators=(",", ":")).encode() + b"\n"
+def read_line(line: bytes, parse: Callable[[bytes], Any] = json.loads) -> Mapping[str, Json]:
+    """Read a line as an object, not yet as an event. What a quicker `parse` refuses is read by Python's own.
 
-
-def read_line(line: bytes) -> Mapping[str, Json]:
-    """Read a line as an object, not yet as an event.
-
-    Raises: WireError.
+    Raises: WireError; UnknownLine if a newer collector wrote it.
     """
     try:
-        body = json.loads(line)
+        try:
+            body = parse(line)
+        except ValueError:
+            body = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise WireError(f"a line is no JSON: {error}") from None
-    if not isinstance(body, dict) or not isinstance(body.get("v"), int):
+    if not isinstance(body, dict) or type(body.get("v")) is not int:
         raise WireError(f"expected a line with a version, got {line[:80]!r}")
+    if body["v"] > SCHEMA_VERSION:
+        raise UnknownLine(f"a line is of version {str(body['v'])[:20]}; known are versions up to {SCHEMA_VERSION}")
+    if "mark" not in body and str(body.get("kind")) not in KINDS:
+        raise UnknownLine(f"unknown kind of event {str(body.get('kind'))[:80]!r}; known: {', '.join(sorted(KINDS))}")
     return cast("Mapping[str, Json]", body)
 
 
@@ -101,24 +111,24 @@ def list_digests(body: Mapping[str, Json]) -> list[str]:
 
     Raises: WireError.
     """
-    texts = body.get("texts", {})
-    digests = [text.get("text") for text in texts.values()] if _is_texts(texts) else [None]
-    digests += body.get("pieces", []) if body.get("mark") == "trace_file" else []
+    texts, pieces = body.get("texts", {}), body.get("pieces", []) if body.get("mark") == "trace_file" else []
+    digests = [*(text.get("text") for text in texts.values()), *pieces] if _is_texts(texts, pieces) else [None]
     if not all(isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in digests):
-        raise WireError(f"expected texts named by 32 hex digits, got {str(texts)[:80]!r}")
+        raise WireError(f"expected texts named by 32 hex digits, got {str(pieces or texts)[:80]!r}")
     return [str(digest) for digest in digests]
 
 
-def _is_texts(texts: Any) -> bool:
-    return isinstance(texts, dict) and all(isinstance(text, dict) for text in texts.values())
+def _is_texts(texts: Any, pieces: Any) -> bool:
+    is_named = isinstance(texts, dict) and all(isinstance(text, dict) for text in texts.values())
+    return is_named and isinstance(pieces, list)
 
 
-def load_line(line: bytes, body: Mapping[str, Json], find_text: Callable[[str], str | None]) -> Event:
-    """Read a line as its event; a text that `find_text` has no more is left out.
+def load_line(body: Mapping[str, Json], find_text: Callable[[str], str | None]) -> Event:
+    """Read a line that `read_line` has read as its event; a text that `find_text` has no more is left out.
 
     Raises: ValueError if the line is not an event of this version.
     """
-    event = load_event(line.decode())
+    event = build_event(body)
     names = TEXT_FIELDS.get(type(event), ())
     values: dict[str, Any] = {}
     for name, text in body.get("texts", {}).items():

@@ -7,6 +7,7 @@ torch names a compile by frame id and compile id ("0/1"), which start again at 0
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from compileboard.collectors.contract.events import FrameContext
@@ -167,3 +168,37 @@ class FrameIndex:
         """Find an earlier compile of the same frame: torch names no function on a recompile-limit record."""
         same_frame = process.frames.get(frame_id, ()) if frame_id is not None else ()
         return next((compile_ for compile_ in same_frame if compile_.function_id is not None), None)
+
+
+class LoggedFrames(FrameIndex):
+    """The compiles that the hooks recorded, also for events of a process's log, of which the generation is known."""
+
+    def __init__(self, connection: sqlite3.Connection, generation_of: Callable[[FrameContext], int | None]) -> None:
+        super().__init__(connection)
+        self._generation_of = generation_of
+        self._keys: dict[tuple[str, int, str], int] = {}
+
+    def forget(self) -> None:
+        """Drop what is remembered; it is read again from the database."""
+        super().forget()
+        self._keys.clear()
+
+    def key_of(self, event: FrameContext) -> int | None:
+        """Return the row of the compile that an event belongs to."""
+        generation = self._generation_of(event)
+        if event.compile_id is None or generation is None:
+            return super().key_of(event)
+        position = (event.process_id, generation, event.compile_id)
+        if position not in self._keys:
+            row = self.connection.execute(
+                """
+                select id
+                from compiles
+                where process_id = :process_id and generation = :generation and compile_id = :compile_id
+                """,
+                {"process_id": event.process_id, "generation": generation, "compile_id": event.compile_id},
+            ).fetchone()
+            if row is None:
+                return None
+            self._keys[position] = int(row["id"])
+        return self._keys[position]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.contract.rejects import OF_LAST_READING
+from compileboard.collectors.contract.rejects import OF_LAST_READING, Rejects
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.errors import StoreError
 
@@ -88,6 +88,13 @@ def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mappin
 
 
 RejectRow = dict[str, str | int | None]  # kind, reject_count, first_line, example
+
+
+def list_rejects(rejects: Rejects, *, examples: bool = True) -> Iterator[RejectRow]:
+    """List what could not be read, as the store keeps it; examples may be lines of the user's code."""
+    for kind, reject in sorted(rejects.by_kind.items()):
+        example = reject.example if examples else None
+        yield {"kind": kind, "reject_count": reject.count, "first_line": reject.first_line, "example": example}
 
 
 def save_rejects(connection: sqlite3.Connection, process_id: str, rejects: Iterable[RejectRow]) -> None:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.contract.events import ArtifactSeen, ConfigSeen, Event, ReproCaptured, RunEnded
+from compileboard.collectors.contract.events import (
+    ArtifactSeen,
+    ConfigSeen,
+    Event,
+    GuardFailure,
+    Recompiled,
+    ReproCaptured,
+    RunEnded,
+)
 from compileboard.collectors.wire.lines import (
     LARGEST_LINE_BYTES,
     SHORTEST_TEXT_BYTES,
+    UnknownLine,
     WireError,
     dump_line,
-    dump_mark,
     list_digests,
     load_line,
     read_line,
@@ -26,7 +36,7 @@ def send(event: Event, lost: bool = False) -> Event:
     line = dump_line(event, texts.__setitem__)
     body = read_line(line)
     assert set(list_digests(body)) == set(texts)
-    return load_line(line, body, lambda digest: None if lost else texts[digest].decode("utf-8", "surrogatepass"))
+    return load_line(body, lambda digest: None if lost else texts[digest].decode("utf-8", "surrogatepass"))
 
 
 @given(st.text(st.characters(exclude_categories=()), min_size=1), st.integers(1, 3 * SHORTEST_TEXT_BYTES))
@@ -54,7 +64,7 @@ def test_wire_says_what_a_lost_text_leaves() -> None:
     assert (repro.program, repro.dynamo_program) == ("", None)
 
 
-@pytest.mark.parametrize("line", [b"", b"[1]", b"{}", b'{"v": "1"}', b"\xff", b"[" * 9_999])
+@pytest.mark.parametrize("line", [b"", b"[1]", b"{}", b'{"v":true}', b'{"v": "1"}', b"\xff", b"[" * 9_999])
 def test_wire_refuses_what_is_no_line(line: bytes) -> None:
     with pytest.raises(WireError):
         read_line(line)
@@ -68,8 +78,21 @@ def test_wire_refuses_texts_without_a_digest(texts: object) -> None:
         list_digests({"v": 1, "texts": texts})
 
 
-def test_wire_marks_are_lines_of_their_own() -> None:
-    body = read_line(dump_mark("end", size_bytes=5, checksum=7))
-    assert (body["mark"], body["size_bytes"], list_digests(body)) == ("end", 5, [])
-    with pytest.raises(WireError, match="known: beat"):
-        dump_mark("begin")
+@pytest.mark.parametrize("line", [b'{"v":2}', b'{"v":1,"kind":"later"}', b'{"v":1,"kind":[]}', b'{"v":1}'])
+def test_wire_tells_what_a_newer_collector_wrote(line: bytes) -> None:
+    with pytest.raises(UnknownLine):
+        read_line(line)
+
+
+def test_wire_passes_over_fields_of_a_newer_collector() -> None:
+    guard = {"cache_entry": "0/0", "reason": "r", "category": "c", "later": 1}
+    line = {"v": 1, "kind": "recompiled", "process_id": "p", "sequence": 1, "time_us": 2, "guards": [guard], "new": 5}
+    event = load_line(read_line(json.dumps(line).encode()), lambda digest: None)
+    assert isinstance(event, Recompiled)
+    assert event.guards == [GuardFailure("0/0", "r", "c")]
+
+
+def test_wire_lines_of_a_log_have_their_generation() -> None:
+    for event in (ARTIFACT, RunEnded("p", 1, 2, "run", "finished")):
+        body = read_line(dump_line(event, lambda digest, text: None, generation=3))
+        assert (body["generation"], body["sequence"]) == (3, event.sequence)

@@ -1,0 +1,195 @@
+"""Marks: the lines of a stream that are no events, as dataclasses; what counts up is told whole each time.
+
+Whole counts, of which the largest holds, so that a mark that comes again under another stream adds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+from compileboard.collectors.contract.events import SCHEMA_VERSION, Json
+from compileboard.collectors.contract.rejects import KINDS, OF_LAST_READING, Reject, Rejects
+from compileboard.collectors.wire.lines import DIGEST, UnknownLine, WireError
+
+MARKS: dict[str, type[Mark]] = {}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A line that is no event."""
+
+    MARK: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        MARKS[cls.MARK] = cls
+
+
+@dataclass(frozen=True)
+class Beat(Mark):
+    """The recorder is alive: the first line of a stream, then one whenever nothing else was sent for 5 seconds."""
+
+    MARK = "beat"
+    version: str | None = None  # of the collector
+    lost_count: int = 0  # events that the box had no room for, since the stream began
+
+
+@dataclass(frozen=True)
+class LogRead(Mark):
+    """How far a process's own trace log is read: once before its first events, and behind those of each batch."""
+
+    MARK = "batch"
+    process_id: str
+    name: str  # the log's file
+    end_bytes: int = 0
+    line_count: int = 0
+    record_count: int = 0
+    last_us: int | None = None
+    rejects: Rejects = field(default_factory=Rejects)
+
+    def advance(
+        self, end_bytes: int, line_count: int, record_count: int, last_us: int | None, rejects: Rejects
+    ) -> LogRead:
+        """Return it behind one more batch, which has `record_count` and `rejects` of its own."""
+        counted = self.rejects.copy()
+        for kind in OF_LAST_READING:
+            counted.by_kind.pop(kind, None)
+        counted.add_all(rejects)
+        return replace(
+            self,
+            end_bytes=end_bytes,
+            line_count=line_count,
+            record_count=self.record_count + record_count,
+            last_us=self.last_us if last_us is None else last_us,
+            rejects=counted,
+        )
+
+
+@dataclass(frozen=True)
+class SourceRead(Mark):
+    """Lines of the user's files."""
+
+    MARK = "source"
+    excerpts: Sequence[tuple[str, int, Sequence[str]]]  # file, number of the first line, lines
+
+
+@dataclass(frozen=True)
+class SpoolRejects(Mark):
+    """What of one file of the run's spool could not be recorded."""
+
+    MARK = "rejects"
+    file_name: str
+    rejects: Rejects
+
+
+@dataclass(frozen=True)
+class TracePieces(Mark):
+    """A trace log kept whole: its pieces of 1 MiB, sent before as texts by content."""
+
+    MARK = "trace_file"
+    name: str
+    size_bytes: int
+    pieces: Sequence[str]
+
+
+@dataclass(frozen=True)
+class StreamEnd(Mark):
+    """The last line of a stream. Size and CRC-32 are of all lines before it."""
+
+    MARK = "end"
+    size_bytes: int
+    checksum: int
+    lost_count: int = 0
+
+
+def dump_mark(mark: Mark) -> bytes:
+    """Write a mark as one line."""
+    values = {name: _dump(value) for name, value in vars(mark).items()}
+    return json.dumps({"v": SCHEMA_VERSION, "mark": mark.MARK, **values}, separators=(",", ":")).encode() + b"\n"
+
+
+def _dump(value: Any) -> Json:
+    if isinstance(value, Rejects):
+        return {kind: [reject.count, reject.first_line, reject.example] for kind, reject in value.by_kind.items()}
+    return value
+
+
+def load_mark(body: Mapping[str, Json]) -> Mark:
+    """Read a mark of a line that `read_line` has read. Fields that are not known are passed over.
+
+    Raises: UnknownLine; WireError if one of its values is not what it has to be.
+    """
+    cls = MARKS.get(str(body.get("mark")))
+    if cls is None:
+        raise UnknownLine(f"unknown mark {str(body.get('mark'))[:80]!r}; known: {', '.join(MARKS)}")
+    values = {}
+    for of_mark in fields(cls):
+        if of_mark.name not in body:
+            continue
+        value = _LOADERS[str(of_mark.type)](body[of_mark.name])
+        if value is _WRONG:
+            raise WireError(f"{cls.MARK}: {of_mark.name} is {str(body[of_mark.name])[:80]!r}, not {of_mark.type}")
+        values[of_mark.name] = value
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise WireError(f"a {cls.MARK} mark lacks a value: {error}") from None
+
+
+_WRONG = object()
+_MOST = 2**63  # what the store holds
+
+
+def _load_count(value: Json) -> Any:
+    return value if type(value) is int and 0 <= value < _MOST else _WRONG
+
+
+def _load_text(value: Json) -> Any:
+    return value if isinstance(value, str) else _WRONG
+
+
+def _load_rejects(value: Json) -> Any:
+    if not isinstance(value, dict):
+        return _WRONG
+    rejects = Rejects()
+    for kind, row in value.items():
+        if not isinstance(row, list) or len(row) != 3 or kind not in KINDS:
+            return _WRONG
+        count, line, example = row
+        if _WRONG in (_load_count(count), _or_none(_load_count)(line), _or_none(_load_text)(example)):
+            return _WRONG
+        rejects.by_kind[kind] = Reject(count, line, example)
+    return rejects
+
+
+def _load_excerpts(value: Json) -> Any:
+    if not isinstance(value, list):
+        return _WRONG
+    for row in value:
+        if not isinstance(row, list) or len(row) != 3 or not isinstance(row[2], list):
+            return _WRONG
+        if _WRONG in (_load_text(row[0]), _load_count(row[1]), *map(_load_text, row[2])):
+            return _WRONG
+    return [(file, line, tuple(lines)) for file, line, lines in value]
+
+
+def _load_pieces(value: Json) -> Any:
+    is_list = isinstance(value, list) and all(isinstance(piece, str) and DIGEST.fullmatch(piece) for piece in value)
+    return value if is_list else _WRONG
+
+
+def _or_none(load: Any) -> Any:
+    return lambda value: None if value is None else load(value)
+
+
+_LOADERS = {
+    "int": _load_count,
+    "str": _load_text,
+    "int | None": _or_none(_load_count),
+    "str | None": _or_none(_load_text),
+    "Rejects": _load_rejects,
+    "Sequence[str]": _load_pieces,
+    "Sequence[tuple[str, int, Sequence[str]]]": _load_excerpts,
+}
