@@ -28,7 +28,7 @@ class Steps:
     def __init__(self, settings: BenchSettings, loss: Callable[[Any], torch.Tensor] | None, facts: ModelFacts) -> None:
         self.settings = settings
         self.facts = facts
-        self.loss = _divided(loss or mean_of_all, facts.loss_divisor)
+        self.loss, self.loss_divisor = loss or mean_of_all, facts.loss_divisor
         self.optimizer: Any = None
 
     def autocast(self) -> Any:
@@ -65,7 +65,7 @@ class Steps:
         self.zero_grad(module)
         with self.autocast():
             output = module(**cloned) if isinstance(cloned, dict) else module(*cloned)
-            loss = self.loss(output)
+            loss = self.compute_loss(output)
         loss.backward()  # unscaled, as upstream: a scaler's state would differ between eager and compiled
         if self.optimizer is not None:
             self.optimizer.step()
@@ -73,9 +73,10 @@ class Steps:
             return collect_results(module, None, loss, cloned)
         return None
 
-    def run_iterations(self, module: torch.nn.Module, inputs: Any) -> Any:
-        """Run an accuracy check's steps; upstream compiles them together, and so counts each."""
-        return run_iterations(self.step(), module, inputs, self.settings.iterations)
+    def compute_loss(self, output: Any) -> torch.Tensor:
+        """Return the loss of an output; a frame of its own, as upstream's, whose graph breaks are counted with it."""
+        loss = self.loss(output)
+        return loss if self.loss_divisor == 1.0 else loss / self.loss_divisor
 
     @torch._dynamo.disable
     def zero_grad(self, module: torch.nn.Module) -> None:
@@ -96,12 +97,11 @@ def run_iterations(step: Callable[..., Any], module: torch.nn.Module, inputs: An
     return step(module, inputs, collect_outputs=True)
 
 
-def _divided(loss: Callable[[Any], torch.Tensor], divisor: float) -> Callable[[Any], torch.Tensor]:
-    return loss if divisor == 1.0 else lambda output: loss(output) / divisor
-
-
 def mean_of_all(output: Any) -> torch.Tensor:
-    """Reduce any output to one number, as upstream does where a model brings no loss."""
+    """Reduce any output to one number where a model brings no loss; dynamo traces it.
+
+    The suites that upstream has too take its `reduce_to_scalar_loss`, which dynamo does not trace.
+    """
     tensors = [
         leaf for leaf in _pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
     ]

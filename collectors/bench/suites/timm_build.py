@@ -7,6 +7,7 @@ import warnings
 import timm
 import torch
 from timm.data import resolve_model_data_config
+from torch._dynamo.testing import reduce_to_scalar_loss
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
 from compileboard.collectors.bench.plan.models import NotAvailable
@@ -29,4 +30,4 @@ def build(batch_size: int, name: str) -> Loaded:
         return (torch.randn(size, *image),)
 
     sizes = (batch_size, batch_size * 2, batch_size * 4)
-    return Loaded(module, inputs(batch_size), batch_size=batch_size, resize=inputs, sizes=sizes)
+    return Loaded(module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes)

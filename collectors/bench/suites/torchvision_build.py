@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torchvision
+from torch._dynamo.testing import reduce_to_scalar_loss
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
 from compileboard.collectors.bench.plan.models import NotAvailable
@@ -34,4 +35,4 @@ def build(batch_size: int, name: str) -> Loaded:
         return (torch.randn(size, 3, IMAGE_SIZE, IMAGE_SIZE),)
 
     sizes = (batch_size, batch_size * 2, batch_size * 4)
-    return Loaded(module, inputs(batch_size), batch_size=batch_size, resize=inputs, sizes=sizes)
+    return Loaded(module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes)

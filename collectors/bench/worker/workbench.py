@@ -193,7 +193,7 @@ class Workbench:
 
     def run_compiled(self, module: torch.nn.Module) -> Any:
         """Run an accuracy check's steps, compiled together as upstream does; return what the last one gave."""
-        return self.compile(self.steps.run_iterations)(module, self.inputs)
+        return self.compile(run_iterations)(self.steps.step(), module, self.inputs, self.settings.iterations)
 
     def describe(self, outcome: ExperimentOutcome) -> ExperimentOutcome:
         """Add to an outcome what the workbench knows."""

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.testing import reduce_to_scalar_loss
+from torch._dynamo.utils import counters
 
 from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.model_facts import facts_for
@@ -89,6 +91,19 @@ def test_checkpointing_is_enabled_where_a_model_can(monkeypatch: pytest.MonkeyPa
     module.gradient_checkpointing_enable = lambda: calls.append(True)  # type: ignore[assignment]
     load(settings, module, monkeypatch, tmp_path)
     assert calls == [True]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's own
+def test_a_checks_iterations_have_upstreams_graphs_and_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = BenchSettings(mode="training", dtype="amp", backend="eager")
+    bench = load(settings, torch.nn.Linear(4, 4), monkeypatch, tmp_path)
+    bench.steps.loss = reduce_to_scalar_loss
+    torch._dynamo.reset()
+    counters.clear()
+    bench.run_compiled(bench.module)
+    # The inputs' copy, zero_grad, the loss in the step and in its own frame, backward: as upstream's harness counts.
+    assert sum(counters["graph_break"].values()) == 5 and len(counters["graph_break"]) == 4
+    assert counters["stats"]["unique_graphs"] == 2
 
 
 def test_a_mode_is_compiled_without_its_cuda_graphs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
