@@ -35,8 +35,8 @@ RUN python -m pip install --no-cache-dir -c constraints.txt '.[server]' \
  && install -d -o compileboard /data
 USER compileboard
 WORKDIR /data
-# For `docker run -p 127.0.0.1:8000:8000`. To let others in: -e COMPILEBOARD_ALLOW_HOST=the.name.they.use, and only where
-# a proxy with a login stands before it, -e COMPILEBOARD_ALLOW_WRITES=yes.
+# For `docker run -p 127.0.0.1:8000:8000`. To let others in: -e COMPILEBOARD_ALLOW_HOST=the.name.they.use; changes
+# need a token (docs/access.md), and so does reading with -e COMPILEBOARD_READING=tokens.
 ENV COMPILEBOARD_HOME=/data/state COMPILEBOARD_ALLOW_HOST=localhost
 VOLUME /data
 EXPOSE 8000

@@ -20,7 +20,18 @@ def create_app(settings: Settings | None = None) -> Flask:
 
     from compileboard.app import db
     from compileboard.app.api import routes as api
-    from compileboard.app.web import assets, errors, filters, health, navigation, old_ids, responses, security
+    from compileboard.app.web import (
+        access,
+        assets,
+        errors,
+        filters,
+        health,
+        login,
+        navigation,
+        old_ids,
+        responses,
+        security,
+    )
     from compileboard.app.web.fleet import (
         activity,
         alerts,
@@ -61,13 +72,14 @@ def create_app(settings: Settings | None = None) -> Flask:
     app.config["MAX_CONTENT_LENGTH"] = 1 << 20
     proxy_count = app.config["COMPILEBOARD"].trusted_proxies
     if proxy_count:
-        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=proxy_count, x_proto=0)  # type: ignore[method-assign]
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=proxy_count, x_proto=1)  # type: ignore[method-assign]
     app.url_map.strict_slashes = False
-    for part in (responses, security, db, errors, filters, navigation, assets, old_ids):
+    for part in (responses, security, access, db, errors, filters, navigation, assets, old_ids):
         part.init_app(app)
     # One line a page or API.
     for blueprint in (
         health.blueprint,
+        login.blueprint,
         overview.blueprint,
         incidents.blueprint,
         feed.blueprint,

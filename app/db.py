@@ -65,9 +65,11 @@ def writing(action: str, subject: str, detail: str | None = None) -> Iterator[sq
 
 
 def request_origin() -> ActionOrigin:
-    """Return where this request came from."""
+    """Return who sent this request, as far as app.web.access knows, and where it came from."""
     channel = "api" if request.path.startswith("/api/") else "page"
-    return ActionOrigin(channel, address=request.remote_addr, user_agent=request.headers.get("User-Agent"))
+    return ActionOrigin(
+        channel, g.get("actor"), address=request.remote_addr, user_agent=request.headers.get("User-Agent")
+    )
 
 
 def close_reader(_error: BaseException | None = None) -> None:

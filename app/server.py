@@ -20,7 +20,8 @@ from compileboard.app.format import format_plural
 from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.indexing import start_indexing
 from compileboard.app.settings import Settings
-from compileboard.app.web.security import LOOPBACK_NAMES, allowed_hosts, is_loopback, is_writable
+from compileboard.app.web.access import LOOPBACK_NAMES, describe_protection, is_loopback, read_proxy_secret, read_roles
+from compileboard.app.web.security import allowed_hosts
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.trash import prune_trash
 from compileboard.collectors.store.errors import StoreError
@@ -114,10 +115,12 @@ def _explain_bind(error: OSError, host: str, port: int) -> str:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse an address that others reach without the names that they may call it by.
+    """Refuse an address that others reach without the names that they may call it by, and a proxy that cannot be told.
 
-    Raises: ServeError.
+    Raises: ServeError; SettingError.
     """
+    read_proxy_secret(settings)
+    read_roles(settings.identity_scopes)
     if not is_loopback(settings.host) and not settings.allow_host.strip(" ,"):
         raise ServeError(
             f"--host {settings.host} can be reached from other machines, and any web page that is open there could "
@@ -127,15 +130,9 @@ def check_exposure(settings: Settings) -> None:
 
 
 def describe_exposure(settings: Settings) -> str:
-    """Return what is open to whom."""
+    """Return what is open to whom, and by which names."""
     names = ", ".join(sorted(allowed_hosts(settings) - LOOPBACK_NAMES) or ["localhost"])
-    if not is_writable(settings):
-        return f"Open to whoever reaches this machine as {names}, without a login: read every run. Changes are refused."
-    uploads = "upload logs, " if settings.uploads == "yes" else ""
-    return (
-        f"Open to whoever reaches this machine as {names}, without a login: read every run, {uploads}annotate, delete "
-        "and restore runs, answer incidents (--allow-writes)."
-    )
+    return f"{describe_protection(settings)} (open as {names})"
 
 
 def serve(settings: Settings, environ: Mapping[str, str]) -> int:
@@ -151,8 +148,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
         app = create_app(settings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        if not is_loopback(settings.host):
-            log(describe_exposure(settings))
+        log(describe_exposure(settings))
         log(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
         if settings.follow == "yes":
             follower = start_follower(settings, environ)

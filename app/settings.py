@@ -17,15 +17,18 @@ class Settings:
     """Every setting with its default and what it is for."""
 
     db: Annotated[str, "The database file. A missing or empty one is created."] = "compileboard.db"
-    host: Annotated[str, "The address to listen on. Anyone who reaches it can read every run."] = "127.0.0.1"
+    host: Annotated[str, "The address to listen on."] = "127.0.0.1"
     port: Annotated[int, "The port to listen on; 0 picks a free one."] = 8000
     workers: Annotated[int, "Server processes. One is right for a team; each has its own threads."] = 1
     threads: Annotated[int, "Requests that one worker answers at once."] = 8
     allow_host: Annotated[
         str, "Host names, separated by commas, that a browser may use; needed beyond this machine."
     ] = ""
-    allow_writes: Annotated[str, "Whether other machines may change something: yes or no."] = "no"
-    trusted_proxies: Annotated[int, "Trusted proxies in front (X-Forwarded-For), for the audit log."] = 0
+    reading: Annotated[str, "Who may read: open (whoever reaches the server) or tokens."] = "open"
+    trusted_proxies: Annotated[int, "Reverse proxies in front, whose X-Forwarded-For and -Proto are believed."] = 0
+    identity_header: Annotated[str, "Header in which a trusted proxy names the person that it let in."] = ""
+    identity_scopes: Annotated[str, "Scope of each such person, as ann=admin,*=read."] = "*=read"
+    identity_secret_file: Annotated[str, "File of the secret that the proxy proves itself with."] = ""
     stale_after_s: Annotated[int, "Seconds without a heartbeat after which a running run shows as interrupted?."] = (
         STALE_AFTER_S
     )
@@ -91,6 +94,8 @@ def load_settings(environ: Mapping[str, str], given: Mapping[str, Any] | None = 
 def _convert(setting: Setting, value: Any, origin: str) -> str | int:
     if setting.default in ("yes", "no") and value not in ("yes", "no"):
         raise SettingError(f"{origin} is {value!r}; expected yes or no")
+    if setting.name == "reading" and value not in ("open", "tokens"):
+        raise SettingError(f"{origin} is {value!r}; expected open or tokens")
     if isinstance(setting.default, str):
         return str(value)
     try:

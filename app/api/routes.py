@@ -24,6 +24,7 @@ def _serve(operation: Operation) -> Callable[..., Response]:
         response.status_code = operation.status
         return response
 
+    vars(view).update(vars(operation.view))  # the scopes that it needs
     return view
 
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "incidents": Entry("incidents:incidents", "Find what got slower, fails or breaks more, and triage it."),
     "follow": Entry("serve:follow", "Update incidents as runs arrive, and send alerts."),
     "trash": Entry("activity:trash", "Delete runs, restore deleted ones, or delete those for good."),
+    "token": Entry("tokens:token", "Make, list and revoke tokens for people and boxes."),
     "audit": Entry("activity:audit", "List who changed what."),
 }
 EPILOG = """\
@@ -43,6 +44,7 @@ Examples:
   %(prog)s incidents list                     what is worse, since when and why
   %(prog)s baseline save main --run ID        keep a run's results to compare with
   %(prog)s trash restore ID                   restore a run deleted within a week
+  %(prog)s token create ann --scope write --expires 90d
   %(prog)s audit                              who changed what
   %(prog)s alerts send --rules alerts.toml    send alerts
 

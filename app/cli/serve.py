@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import click
 
@@ -21,7 +20,11 @@ SERVE_SETTINGS = {  # those that are options, by what they take
     "workers": "N",
     "threads": "N",
     "allow_host": "NAMES",
-    "allow_writes": "[YES]",
+    "reading": "WHO",
+    "trusted_proxies": "N",
+    "identity_header": "NAME",
+    "identity_scopes": "MAP",
+    "identity_secret_file": "FILE",
     "alerts": "FILE",
     "follow": "YES",
 }
@@ -37,9 +40,8 @@ def _list_options() -> list[click.Parameter]:
     for setting in SETTINGS:
         if setting.name in SERVE_SETTINGS:
             text = f"{setting.help} Default: {setting.default or 'none'}. Environment: {variable_name(setting)}."
-            bare: dict[str, Any] = {"is_flag": False, "flag_value": "yes"} if setting.name == "allow_writes" else {}
             flag = f"--{setting.name.replace('_', '-')}"
-            options.append(Option([flag], metavar=SERVE_SETTINGS[setting.name], help=text, **bare))
+            options.append(Option([flag], metavar=SERVE_SETTINGS[setting.name], help=text))
     return options
 
 

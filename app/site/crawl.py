@@ -46,7 +46,8 @@ def make_copying_app(reader: sqlite3.Connection, settings: Settings, written_us:
     """Make the dashboard over one open transaction; its pages know that they are a copy, with or without source."""
     name = os.path.basename(settings.db)
     # The folder that a database lies in is the exporting machine's alone.
-    app = create_app(replace(settings, db=name, uploads="no", allow_host="", host="127.0.0.1"))
+    own = {"host": "127.0.0.1", "allow_host": "", "trusted_proxies": 0, "identity_header": "", "reading": "open"}
+    app = create_app(replace(settings, db=name, uploads="no", **own))  # type: ignore[arg-type]
     app.jinja_env.globals["site_copy"] = SiteCopy(name, written_us)
 
     def lend() -> None:

@@ -21,6 +21,7 @@ from compileboard.collectors.store.errors import (
 
 TITLES = {
     400: "Bad request",
+    401: "Not logged in",
     403: "Refused",
     404: "Not found",
     405: "Not possible here",
@@ -50,6 +51,8 @@ def render_error(status: int, message: str, errors: list[str] | None = None) -> 
         text = render_template("error.html", status=status, title=title, message=message, errors=errors or [])
         response = make_response(text)
     response.status_code = status
+    if status == 401:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="CompileBoard"'
     return response
 
 

@@ -107,6 +107,11 @@ def run_url(run_id: str) -> str:
     return f"{url_for('runs.index')}/{quote(run_id, safe='')}"
 
 
+def is_local_path(text: str) -> bool:
+    """Return whether a text that came with a request is a path of this site."""
+    return text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable()
+
+
 def init_app(app: Flask) -> None:
     """Register the templates' filters and globals."""
     app.jinja_env.filters.update(TEMPLATE_FILTERS)

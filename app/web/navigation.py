@@ -9,6 +9,7 @@ from flask import Flask, current_app, g, request, url_for
 
 from compileboard.app.db import get_reader
 from compileboard.app.queries.dashboard.incidents import count_incidents
+from compileboard.app.web.access import may
 from compileboard.collectors.store.errors import StoreError
 
 # Label, and the pages below it: (label, endpoint).
@@ -105,7 +106,7 @@ def choose_search_box() -> SearchBox | None:
 
 def count_open_incidents() -> int | None:
     """Return how many incidents are open; None on a page that reads no database, or where it cannot be read."""
-    if "reader" not in g:
+    if "reader" not in g or not may("read"):
         return None
     try:
         return count_incidents(get_reader()).open_count

@@ -1,17 +1,27 @@
-"""What keeps other sites out: response headers, the Host check and the CSRF check. No cookie, no token, no state.
+"""What keeps other sites out: response headers, the Host check and the CSRF check; then who asks (app.web.access).
 
 CSRF by headers as in https://words.filippo.io/csrf/: a browser says where a request comes from. A client that sends
-neither Sec-Fetch-Site nor Origin is not a browser that another site can steer, and passes.
+neither Sec-Fetch-Site nor Origin is not a browser that another site can steer, and passes, unless it sends what only
+browsers have: a cookie, or a login at the proxy in front.
 """
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from flask import Flask, Request, Response, abort, request
+from werkzeug.wrappers import Response as BaseResponse
 
+from compileboard.app.db import get_settings
 from compileboard.app.settings import Settings
+from compileboard.app.web.access import (
+    LOOPBACK_NAMES,
+    READ_METHODS,
+    check_scope,
+    get_identity,
+    identify_client,
+    is_loopback,
+)
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -35,30 +45,12 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-READ_ONLY = "This server is read-only: it can be reached from other machines and was not started with --allow-writes."
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address to listen on is this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
     """List the names a browser may use."""
     given = {name.strip().strip("[]").lower() for name in settings.allow_host.split(",") if name.strip()}
     return LOOPBACK_NAMES | given | ({settings.host.strip("[]")} if is_loopback(settings.host) else set())
-
-
-def is_writable(settings: Settings) -> bool:
-    """Return whether pages and the API may change data: on this machine alone, or where --allow-writes permits it."""
-    return is_loopback(settings.host) or settings.allow_writes == "yes"
 
 
 def is_cross_site(req: Request) -> bool:
@@ -70,19 +62,20 @@ def is_cross_site(req: Request) -> bool:
     return origin is not None and urlsplit(origin).netloc.lower() != req.host.lower()
 
 
-def check_request(settings: Settings) -> None:
-    """Refuse a host name that is not ours (DNS rebinding), any change where none is allowed, and other sites' ones."""
+def check_request() -> BaseResponse | None:
+    """Refuse a host name that is not ours (DNS rebinding), other sites' changes, and who lacks the scope."""
     name = _host_name(request.headers.get("Host", ""))
-    if name not in allowed_hosts(settings):
+    if name not in allowed_hosts(get_settings()):
         abort(403, f"The host name {name[:80]!r} is not one this server answers to. Start it with --allow-host NAME.")
-    if request.method in SAFE_METHODS:
-        return
-    if not is_writable(settings):
-        abort(403, READ_ONLY)
-    if is_cross_site(request):
-        abort(
-            403, "This change was asked for by another site's page, so nothing was changed. Use this site's own form."
-        )
+    identify_client()
+    if request.method not in READ_METHODS:
+        says_from = "Sec-Fetch-Site" in request.headers or "Origin" in request.headers
+        if is_cross_site(request) or (get_identity().is_sent_by_browsers and not says_from):
+            abort(
+                403,
+                "This change was asked for by another site's page, so nothing was changed. Use this site's own form.",
+            )
+    return check_scope()
 
 
 def _host_name(host: str) -> str:
@@ -101,7 +94,5 @@ def add_headers(response: Response) -> Response:
 
 def init_app(app: Flask) -> None:
     """Check every request and mark every response."""
-    settings: Settings = app.config["COMPILEBOARD"]
-    app.jinja_env.globals.update(writable=is_writable(settings), read_only=READ_ONLY)
-    app.before_request(lambda: check_request(settings))
+    app.before_request(check_request)
     app.after_request(add_headers)

@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 from compileboard.app.db import get_settings, request_origin
 from compileboard.app.imports.upload import FORBIDDEN, accept_upload
 from compileboard.app.screens.dashboard.imports import build_import, build_imports, describe_no_import
-from compileboard.app.web.security import READ_ONLY, is_writable
+from compileboard.app.web.access import describe_lack, may
 
 blueprint = Blueprint("imports", __name__)
 SHOWN = 20
@@ -21,8 +21,8 @@ def index() -> str:
     return render_template(
         "imports/index.html",
         screen=build_imports(settings.db, SHOWN),
-        open=is_writable(settings) and settings.uploads == "yes",
-        no=FORBIDDEN if is_writable(settings) else READ_ONLY,
+        open=may("write") and settings.uploads == "yes",
+        no=FORBIDDEN if may("write") else describe_lack(),
     )
 
 

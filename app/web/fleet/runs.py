@@ -10,7 +10,7 @@ from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import FILTERS
 from compileboard.app.queries.page import check_limit
 from compileboard.app.screens.fleet.runs import build_runs, read_runs_filters
-from compileboard.app.web.filters import run_url
+from compileboard.app.web.filters import is_local_path, run_url
 from compileboard.collectors.store.dashboard.annotations import annotate
 from compileboard.collectors.store.dashboard.trash import delete_run
 
@@ -98,5 +98,4 @@ def _describe_change(title: str | None, note: str | None, pinned: str | None) ->
 def _way_back(otherwise: str) -> str:
     """Return where a form wants to lead: a path of this site, else the given address."""
     back = request.form.get("back", "")
-    good = back.startswith("/") and not back.startswith("//") and "\\" not in back and back.isprintable()
-    return back if good else otherwise
+    return back if is_local_path(back) else otherwise

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from compileboard.app.server import describe_exposure
+from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_reader, open_writer
 from tests.tools.killing import running
 from tests.tools.observed import PROGRAMS, Workplace, wait_for
@@ -91,9 +93,10 @@ def test_an_address_that_others_reach_needs_names_and_says_what_is_open(tmp_path
     assert "--allow-host NAME" in _refused(tmp_path / "new.db", "--host", "0.0.0.0", "--port", "0")
     assert not (tmp_path / "new.db").exists()
     with serving(tmp_path / "new.db", "--host", "0.0.0.0", "--allow-host", "box.lan", "--follow", "no") as server:
-        assert "as box.lan, without a login: read every run. Changes are refused." in server.output
-    with serving(tmp_path / "new.db", "--host", "0.0.0.0", "--allow-host", "box.lan", "--allow-writes") as server:
-        assert "upload logs, annotate, delete and restore runs" in server.output
+        assert "reading: open; writing: tokens (open as box.lan)" in server.output
+    assert "writing: whoever uses this machine" in describe_exposure(Settings())
+    named = Settings(reading="tokens", trusted_proxies=1, identity_header="X-Forwarded-User")
+    assert describe_exposure(named).startswith("reading: tokens, people whom the proxy names in X-Forwarded-User; writ")
 
 
 def test_a_bad_variable_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from flask.testing import FlaskClient
 
 from compileboard.app import create_app
 from compileboard.app.settings import Settings
-from compileboard.app.web.security import CONTENT_SECURITY_POLICY, HEADERS, is_loopback
+from compileboard.app.web.access import is_loopback
+from compileboard.app.web.security import CONTENT_SECURITY_POLICY, HEADERS
+from compileboard.collectors.store.dashboard.tokens import create_token
 from tests.unit.app.seed import add_run
 
 PIN = "/runs/R1/annotate"
@@ -145,19 +147,21 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("address", CHANGES)
-def test_an_open_address_is_read_only_until_writes_are_allowed(
-    database: Path, store: sqlite3.Connection, address: str
-) -> None:
-    closed = _client(database, host="0.0.0.0", allow_host="localhost").post(address, data={"title": "new"})
-    assert (closed.status_code, "--allow-writes" in closed.text) == (403, True)
+def test_beyond_this_machine_a_change_needs_a_token(database: Path, store: sqlite3.Connection, address: str) -> None:
+    client = _client(database, host="0.0.0.0", allow_host="localhost")
+    closed = client.post(address, data={"title": "new"})
+    assert (closed.status_code, "needs a token" in closed.text) == (401, True)
+    assert closed.headers["WWW-Authenticate"] == 'Bearer realm="CompileBoard"'
     assert store.execute("select count(*) from run_annotations").fetchone()[0] == 0
-    opened = _client(database, host="0.0.0.0", allow_host="localhost", allow_writes="yes").post(address, data={})
-    assert opened.status_code != 403
+    secret = create_token(store, "ann", ("write",), created_by="me")
+    opened = client.post(address, data={}, headers={"Authorization": f"Bearer {secret}"})
+    assert opened.status_code not in (401, 403)
 
 
 def test_every_address_that_changes_something_is_among_those_tested() -> None:
     rules = create_app(Settings()).url_map.iter_rules()
     posts = {rule.rule for rule in rules if rule.methods and rule.methods - {"GET", "HEAD", "OPTIONS"}}
+    posts -= {"/login", "/logout"}
     assert len(posts) == len(CHANGES) + 3  # of incidents the API has four alike
     assert all(
         rule.endswith(("annotate", "delete", "restore", "imports", "<incident_id>")) or "incidents" in rule
@@ -165,11 +169,11 @@ def test_every_address_that_changes_something_is_among_those_tested() -> None:
     )
 
 
-def test_a_read_only_server_shows_no_form(database: Path) -> None:
+def test_who_may_not_change_anything_sees_no_form(database: Path) -> None:
     client = _client(database, host="0.0.0.0", allow_host="localhost")
     for address in ("/runs", "/runs/R1", "/runs/R1/delete", "/imports"):
         assert 'method="post"' not in client.get(address).text
-    assert "--allow-writes" in client.get("/imports").text
+    assert "token create" in client.get("/imports").text
 
 
 @pytest.mark.parametrize(

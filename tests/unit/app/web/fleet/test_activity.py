@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from compileboard.app import create_app
 from compileboard.app.cli.main import main
 from compileboard.app.settings import Settings
+from compileboard.collectors.store.dashboard.tokens import create_token
 from tests.unit.app.seed import add_run
 from tests.unit.app.series_changes import keep, make_change
 
@@ -43,16 +44,19 @@ def test_the_api_lists_and_restores_deleted_runs(client: FlaskClient) -> None:
     assert (again.status_code, again.json["error"]) == (404, "There is no run R1 among the deleted ones.")
 
 
-def test_who_changed_what_is_kept_and_what_changed_nothing_is_not(database: Path, client: FlaskClient) -> None:
-    headers = {"User-Agent": "Firefox <b>", "X-Forwarded-For": "192.0.2.7"}
+def test_who_changed_what_is_kept_and_what_changed_nothing_is_not(
+    database: Path, store: sqlite3.Connection, client: FlaskClient
+) -> None:
+    headers = {"User-Agent": "Firefox <b>"}
     client.post("/runs/R1/annotate", data={"title": "best"}, headers=headers)
     client.post("/runs/none/delete", headers=headers)
     trusting = create_app(Settings(db=str(database), trusted_proxies=1)).test_client()
-    trusting.post("/runs/R1/delete", headers=headers)
+    headers["Authorization"] = f"Bearer {create_token(store, 'Ada', ('write',), created_by='me')}"
+    trusting.post("/runs/R1/delete", headers={**headers, "X-Forwarded-For": "192.0.2.7"})
     changes = client.get("/api/v1/audit").json["data"]
-    assert [(change["action"], change["subject"], change["detail"], change["address"]) for change in changes] == [
-        ("run.delete", "R1", None, "192.0.2.7"),
-        ("run.annotate", "R1", "title: best", "127.0.0.1"),
+    assert [(change["action"], change["detail"], change["actor"], change["address"]) for change in changes] == [
+        ("run.delete", None, "Ada", "192.0.2.7"),
+        ("run.annotate", "title: best", None, "127.0.0.1"),
     ]
     assert {change["user_agent"] for change in changes} == {"Firefox <b>"}
     assert "Firefox &lt;b&gt;" in client.get("/activity?subject=R1").text

@@ -1,0 +1,322 @@
+"""Who asks, and what each may do: tokens, logins of browsers, people that a reverse proxy names.
+
+A view says which scope it needs with `@needs("write")`; without it GET and HEAD need `read`, all else `write`.
+`app.web.security` calls `identify_client` and `check_scope` before every request, of pages and of the API.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from flask import Flask, Response, abort, current_app, g, has_request_context, redirect, request
+from werkzeug.wrappers import Response as BaseResponse
+
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.queries.dashboard.tokens import Token, get_session, get_token
+from compileboard.app.settings import SettingError, Settings
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.dashboard.tokens import (
+    SCOPES,
+    SECRET,
+    TokenError,
+    expand_scopes,
+    hash_secret,
+    note_use,
+    read_scopes,
+)
+from compileboard.collectors.store.errors import StoreError
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+SESSION_US = 7 * 86_400 * 1_000_000
+IDLE_US = 24 * 3_600 * 1_000_000
+NOTE_EVERY_US = 60 * 1_000_000
+MOST_NOTED = 10_000
+PROXY_SECRET_HEADER = "X-CompileBoard-Proxy"  # noqa: S105  a header's name
+PROXY_MARKS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
+LEAST_SECRET_LENGTH = 16
+_SECRET_IN_ADDRESS = re.compile(r"cb_[0-9a-f]{10}_[0-9a-f]")
+_WITHOUT_SECRET = b"\0" * 32
+_OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who asks: a token, a browser's session, a person that a proxy names, or anyone, who has no name."""
+
+    name: str | None
+    scopes: frozenset[str]
+    origin: str = "anyone"
+    token_id: str | None = None
+
+    @property
+    def is_sent_by_browsers(self) -> bool:
+        """Return True where a browser, or a proxy behind it, adds what identifies it to any site's request."""
+        return self.origin in ("session", "proxy")
+
+    def may(self, *scopes: str) -> bool:
+        """Return True where one of these scopes is there."""
+        return not self.scopes.isdisjoint(scopes)
+
+
+NOBODY = Identity(None, frozenset())
+
+
+def needs(*scopes: str) -> Callable[[View], View]:
+    """Mark a view with the scopes of which a client needs one."""
+
+    def mark(view: View) -> View:
+        view.needed_scopes = scopes  # type: ignore[attr-defined]
+        return view
+
+    return mark
+
+
+def open_to_all(view: View) -> View:
+    """Mark a view that answers without a login even where reading needs one."""
+    return needs(_OPEN)(view)
+
+
+def get_identity() -> Identity:
+    """Return who sent this request; nobody outside of one, as in a report that a command writes."""
+    return g.get("identity", NOBODY) if has_request_context() else NOBODY
+
+
+def may(*scopes: str) -> bool:
+    """Return whether this request's sender has one of these scopes."""
+    return get_identity().may(*scopes)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def is_local(settings: Settings) -> bool:
+    """Return whether the server is this machine's alone: no other address, no other name, no proxy in front."""
+    return is_loopback(settings.host) and not settings.allow_host.strip(" ,") and not settings.trusted_proxies
+
+
+def describe_protection(settings: Settings) -> str:
+    """Return who may read and who may write."""
+    people = f", people whom the proxy names in {settings.identity_header}" if settings.identity_header else ""
+    reading = f"tokens{people}" if settings.reading == "tokens" else "open"
+    writing = "whoever uses this machine" if is_local(settings) and reading == "open" else f"tokens{people}"
+    return f"reading: {reading}; writing: {writing}"
+
+
+def describe_lack() -> str:
+    """Return why this request's sender may not change anything, and what to do."""
+    identity = get_identity()
+    if identity.name is None:
+        return "Changes need a login with a token: compileboard token create NAME --scope write"
+    return f"{identity.name} may not change anything: that needs the scope write."
+
+
+def read_roles(text: str) -> dict[str, frozenset[str]]:
+    """Return the scopes of people, by the name that the proxy gives them; `*` is anyone else.
+
+    Raises: SettingError.
+    """
+    roles: dict[str, frozenset[str]] = {}
+    for part in text.split(","):
+        name, equals, scope = part.strip().rpartition("=")
+        if not equals or not name:
+            raise SettingError(f"--identity-scopes: {part.strip()[:80]!r} is not NAME=SCOPE, as ann=admin,*=read")
+        try:
+            roles[name] = frozenset() if scope == "none" else expand_scopes(read_scopes(scope))
+        except TokenError as error:
+            raise SettingError(f"--identity-scopes: {error}, or none") from None
+    return roles
+
+
+def read_proxy_secret(settings: Settings) -> bytes | None:
+    """Return the secret of the proxy that names people, None where none is set.
+
+    Raises: SettingError if anyone but a proxy could name people.
+    """
+    if not settings.identity_header:
+        return None
+    if not settings.trusted_proxies:
+        raise SettingError("--identity-header needs --trusted-proxies 1 (how many reverse proxies are in front)")
+    if not settings.identity_secret_file:
+        if is_loopback(settings.host):
+            return None
+        raise SettingError(
+            f"--identity-header with --host {settings.host}: anyone could send that header. Listen on 127.0.0.1, or "
+            f"give --identity-secret-file FILE and let the proxy send its text as {PROXY_SECRET_HEADER}"
+        )
+    try:
+        secret = Path(settings.identity_secret_file).read_bytes().strip()
+    except OSError as error:
+        raise SettingError(f"--identity-secret-file {settings.identity_secret_file}: {error.strerror}") from None
+    if len(secret) < LEAST_SECRET_LENGTH:
+        raise SettingError(f"--identity-secret-file: expected at least {LEAST_SECRET_LENGTH} characters")
+    return secret
+
+
+def identify_client() -> None:
+    """Find out who asks; refuse what is forged, expired or revoked rather than take it for anyone's.
+
+    Raises: StoreError as get_reader does.
+    """
+    if _SECRET_IN_ADDRESS.search(request.full_path):
+        abort(400, "Logs keep addresses, so no token may stand in one: revoke it, and send a new one as a header.")
+    if _OPEN in list_needed_scopes():
+        return
+    given = request.headers.get("Authorization")
+    if given is not None and given[:10].lower() == "bearer cb_":
+        token = get_valid_token(given[7:].strip())
+        g.identity = Identity(token.name, expand_scopes(token.scopes.split(",")), "token", token.id)
+    else:
+        identity = _read_proxy_identity()
+        if identity is None and given is not None:
+            abort(401, "The header Authorization has no token of this server; expected Bearer cb_…")
+        g.identity = identity or read_session() or _get_anyone()
+    g.actor = g.identity.name
+
+
+def get_valid_token(secret: str) -> Token:
+    """Return the token of a secret; answer 401 in words if it has none that is in force."""
+    match = SECRET.fullmatch(secret)
+    token = get_token(get_reader(), match[1]) if match else None
+    # The same work whether there is such a token or not; the hashes are of equal length.
+    is_right = hmac.compare_digest(hash_secret(secret), token.secret_hash if token else _WITHOUT_SECRET)
+    if token is None or not is_right:
+        abort(401, "There is no such token. compileboard token list shows all, compileboard token create makes one.")
+    state = token.get_state(time.time_ns() // 1000)
+    if state != "live":
+        abort(401, f"The token {token.name} is {state}. Make a new one: compileboard token create NAME --scope …")
+    return token
+
+
+def _read_proxy_identity() -> Identity | None:
+    """Return whom the proxy let in; answer 403 where somebody else claims to be one."""
+    settings = get_settings()
+    name = request.headers.get(settings.identity_header) if settings.identity_header else None
+    if name is None:
+        return None
+    if not _is_from_proxy():
+        abort(403, f"{settings.identity_header} names a person, and this request is not from the trusted proxy.")
+    try:
+        name = name.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        name = ""
+    if not name.strip() or "," in name or not name.isprintable() or len(name) > 100:
+        abort(403, f"{settings.identity_header}: expected one name of 1 to 100 printable characters, without commas.")
+    roles: dict[str, frozenset[str]] = current_app.config["IDENTITY_ROLES"]
+    return Identity(name, roles.get(name, roles.get("*", frozenset())), "proxy")
+
+
+def _is_from_proxy() -> bool:
+    secret: bytes | None = current_app.config["PROXY_SECRET"]
+    if secret is not None:
+        return hmac.compare_digest(request.headers.get(PROXY_SECRET_HEADER, "").encode("latin-1"), secret)
+    before = request.environ.get("werkzeug.proxy_fix.orig", {})
+    return is_loopback(before.get("REMOTE_ADDR") or "")
+
+
+def read_session() -> Identity | None:
+    """Return whom a browser is logged in as."""
+    cookie, now_us = request.cookies.get(cookie_name()), time.time_ns() // 1000
+    if not cookie or len(cookie) > 100:
+        return None
+    session = get_session(get_reader(), hash_secret(cookie))
+    if session is None or session.expires_us <= now_us or session.last_used_us + IDLE_US <= now_us:
+        return None
+    token = get_token(get_reader(), session.token_id)
+    if token is None or token.get_state(now_us) != "live":
+        return None
+    g.session_hash = hash_secret(cookie)
+    return Identity(token.name, expand_scopes(token.scopes.split(",")), "session", token.id)
+
+
+def _get_anyone() -> Identity:
+    settings = get_settings()
+    if settings.reading == "tokens":
+        return NOBODY
+    # A proxy that nobody told us of, and that calls us localhost, lets the world in.
+    if is_local(settings) and not any(name in request.headers for name in PROXY_MARKS):
+        return Identity(None, frozenset(SCOPES))
+    return Identity(None, frozenset({"read"}))
+
+
+def cookie_name() -> str:
+    """Return the name of the cookie; servers at two ports of this machine share their cookies."""
+    return "__Host-compileboard" if is_secure_cookie() else f"compileboard-{request.environ['SERVER_PORT']}"
+
+
+def is_secure_cookie() -> bool:
+    """Return whether the cookie goes over https alone: everywhere but on this machine itself."""
+    return not is_local(get_settings())
+
+
+def list_needed_scopes() -> tuple[str, ...]:
+    """List the scopes of which this request needs one."""
+    if request.endpoint == "static":
+        return (_OPEN,)
+    default = ("read",) if request.method in READ_METHODS else ("write",)
+    needed: tuple[str, ...] = getattr(current_app.view_functions.get(request.endpoint or ""), "needed_scopes", default)
+    return needed
+
+
+def check_scope() -> BaseResponse | None:
+    """Refuse who has none of the scopes that this address needs; a browser that wants a page is led to the login."""
+    needed = list_needed_scopes()
+    if _OPEN in needed or may(*needed):
+        return None
+    identity = get_identity()
+    if identity.name is not None:
+        abort(403, f"{identity.name} may not do this: it needs the scope {' or '.join(needed)}.")
+    if request.method in READ_METHODS and "text/html" in request.headers.get("Accept", ""):
+        path = request.full_path.rstrip("?")
+        return redirect(f"/login?{urlencode({'next': path})}", 303)
+    abort(401, f"This needs a token with the scope {' or '.join(needed)}: send Authorization: Bearer cb_…, or log in.")
+
+
+def note_identity(response: Response) -> Response:
+    """Save once a minute that a token is in use; where the database is busy or read-only, a later request does."""
+    identity = get_identity()
+    if identity.token_id is None:
+        return response
+    noted: dict[str | bytes, int] = current_app.config["TOKEN_USES"]
+    key, now_us = g.get("session_hash") or identity.token_id, time.time_ns() // 1000
+    if noted.get(key, 0) + NOTE_EVERY_US > now_us:
+        return response
+    if len(noted) >= MOST_NOTED:
+        noted.clear()
+    noted[key] = now_us
+    path = get_settings().db
+    with suppress(StoreError, sqlite3.Error), closing(open_writer(path, busy_timeout_ms=50, create=False)) as writer:
+        note_use(writer, identity.token_id, request.remote_addr, g.get("session_hash"), now_us)
+    return response
+
+
+def init_app(app: Flask) -> None:
+    """Read how a proxy proves itself, and tell templates who asks.
+
+    Raises: SettingError if a setting would let anyone name people.
+    """
+    settings: Settings = app.config["COMPILEBOARD"]
+    app.config["PROXY_SECRET"] = read_proxy_secret(settings)
+    app.config["IDENTITY_ROLES"] = read_roles(settings.identity_scopes)
+    app.config["TOKEN_USES"] = {}
+    app.jinja_env.globals.update(may=may, identity=get_identity, describe_lack=describe_lack)
+    app.after_request(note_identity)

@@ -1,0 +1,303 @@
+"""Tokens, logins and scopes: what is forged, expired, revoked or of the wrong scope gets nothing."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from compileboard.app import create_app
+from compileboard.app.cli.main import main
+from compileboard.app.settings import Settings
+from compileboard.app.web import login
+from compileboard.app.web.access import IDLE_US, SESSION_US
+from compileboard.collectors.store.dashboard.tokens import SECRET, create_token, hash_secret, revoke_token
+from tests.unit.app.seed import add_run
+
+Serve = Callable[..., FlaskClient]
+PIN = "/runs/R1/annotate"
+SAME = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture(autouse=True)
+def run(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_run(store, "R1")
+    monkeypatch.setattr(login, "attempts", login.AttemptLimit())
+
+
+@pytest.fixture
+def serve(database: Path, shared_app: Flask) -> Serve:
+    def serve(**given: str | int) -> FlaskClient:
+        values: dict[str, Any] = {"reading": "tokens", "host": "0.0.0.0", "allow_host": "localhost", **given}
+        settings = Settings(db=str(database), **values)
+        app = create_app(settings) if settings.trusted_proxies else shared_app
+        app.config["COMPILEBOARD"] = settings
+        return app.test_client()
+
+    return serve
+
+
+def _make(store: sqlite3.Connection, scope: str, name: str = "ann", **options: int) -> str:
+    return create_token(store, name, (scope,), created_by="me", **options)
+
+
+def _bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def _log_in(client: FlaskClient, secret: str, **fields: str) -> str:
+    """Return the cookie of a login."""
+    answer = client.post("/login", data={"token": secret, **fields}, headers=SAME)
+    assert answer.status_code == 303, answer.text
+    return str(answer.headers["Set-Cookie"])
+
+
+def test_a_secret_is_stored_nowhere(store: sqlite3.Connection) -> None:
+    secret = _make(store, "read")
+    assert SECRET.fullmatch(secret)
+    dump = "\n".join(store.iterdump())
+    assert secret.rpartition("_")[2] not in dump
+    assert hash_secret(secret).hex() in dump.lower()
+
+
+@pytest.mark.parametrize(
+    ("scope", "read", "write"),
+    [("ingest", 403, 403), ("read", 200, 403), ("write", 200, 303), ("admin", 200, 303)],
+)
+def test_a_scope_lets_do_what_it_says(
+    serve: Serve, store: sqlite3.Connection, scope: str, read: int, write: int
+) -> None:
+    headers, client = _bearer(_make(store, scope)), serve()
+    assert client.get("/runs", headers=headers).status_code == read
+    assert client.get("/api/v1/runs", headers=headers).status_code == read
+    answer = client.post(PIN, data={"pinned": "1"}, headers=headers)
+    assert (answer.status_code, "needs the scope write" in answer.text) == (write, write == 403)
+
+
+def _forge(secret: str) -> list[str]:
+    token_id, _, rest = secret[3:].partition("_")
+    other = "0" if rest[-1] != "0" else "1"
+    wrong = [f"cb_{token_id}_{rest[:-1]}{other}", f"cb_{'0' * 10}_{rest}", secret[:-1], f"{secret}0", secret.upper()]
+    return [
+        *wrong,
+        f"cb_{token_id}_",
+        "cb_",
+        f"cb_{token_id}' or 1=1 --_{rest}",
+        f"{secret}\u00e9",
+        f"{secret},{secret}",
+        "cb_" + "0" * 6000,
+    ]
+
+
+def test_what_is_not_quite_a_token_gets_nothing(serve: Serve, store: sqlite3.Connection) -> None:
+    secret = _make(store, "admin")
+    for reading in ("tokens", "open"):  # a wrong token is not taken for anyone
+        client = serve(reading=reading)
+        for forged in _forge(secret):
+            answer = client.get("/api/v1/runs", headers=_bearer(forged))
+            assert (answer.status_code, "R1" in answer.text) == (401, False), forged
+        for other in ("Basic YWRtaW46", "Bearer", "", f"Token {secret}", f"Bearer\t{secret}"):
+            assert client.get("/runs", headers={"Authorization": other}).status_code == 401
+        assert client.get("/api/v1/runs", headers=_bearer(secret)).status_code == 200
+
+
+def test_an_expired_and_a_revoked_token_are_refused_at_once(serve: Serve, store: sqlite3.Connection) -> None:
+    client, now_us = serve(), time.time_ns() // 1000
+    old = _make(store, "admin", "old", expires_us=now_us - 1)
+    assert "expired" in client.get("/api/v1/runs", headers=_bearer(old)).json["error"]
+    live = _make(store, "admin", "live", expires_us=now_us + 60_000_000)
+    assert client.get("/api/v1/runs", headers=_bearer(live)).status_code == 200
+    assert revoke_token(store, "live") == live.split("_")[1]
+    answer = client.get("/api/v1/runs", headers=_bearer(live))
+    assert (answer.status_code, "revoked" in answer.json["error"]) == (401, True)
+
+
+@pytest.mark.parametrize("address", ["/runs?token={0}", "/api/v1/runs?access_token={0}", "/login?next=/{0}", "/{0}"])
+def test_a_token_in_an_address_is_refused(serve: Serve, store: sqlite3.Connection, address: str) -> None:
+    answer = serve().get(address.format(_make(store, "admin")))
+    assert (answer.status_code, "R1" in answer.text) == (400, False)
+
+
+def test_without_a_token_closed_reading_shows_the_login_alone(serve: Serve) -> None:
+    client = serve()
+    answer = client.get("/runs?suite=a&q=b", headers={"Accept": "text/html,*/*"})
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/login?next=%2Fruns%3Fsuite%3Da%26q%3Db")
+    for address in ("/runs", "/api/v1/runs", "/none", "/incidents.atom", "/api/v1/openapi.json", "/activity"):
+        assert client.get(address).status_code == 401
+    assert client.options("/runs").status_code == 401
+    for address in ("/healthz", "/login", "/static/css/app.css"):
+        with client.get(address) as answer:
+            assert answer.status_code == 200
+
+
+def test_a_login_is_a_cookie_that_no_script_and_no_other_site_has(serve: Serve, store: sqlite3.Connection) -> None:
+    client, secret = serve(), _make(store, "read")
+    cookie = _log_in(client, secret, next="/runs?suite=a")
+    value = cookie.partition("=")[2].partition(";")[0]
+    parts = "Max-Age=604800; Secure; HttpOnly; Path=/; SameSite=Lax"
+    assert re.fullmatch(rf"__Host-compileboard=\S{{43}}; {parts}", re.sub(r"Expires=[^;]*; ", "", cookie)), cookie
+    assert value not in secret and value not in "\n".join(store.iterdump())
+    page = client.get("/runs", base_url="https://localhost").text
+    assert "R1" in page and "Log out" in page and "ann" in page
+
+
+def test_on_this_machine_the_cookie_is_of_its_port(serve: Serve, store: sqlite3.Connection) -> None:
+    client = serve(host="127.0.0.1", allow_host="")
+    cookie = _log_in(client, _make(store, "read"))
+    assert cookie.startswith("compileboard-80=") and "Secure" not in cookie and "HttpOnly" in cookie
+    assert client.get("/runs").status_code == 200
+
+
+def test_a_login_leads_to_a_path_of_this_site(serve: Serve, store: sqlite3.Connection) -> None:
+    client, secret = serve(), _make(store, "read")
+    ways = ("//evil.example", "https://evil.example", "/\\evil.example", "/\tevil", "/logout", "/login?next=/x", "")
+    for way in ("/runs", *ways):
+        answer = client.post("/login", data={"token": secret, "next": way}, headers=SAME)
+        assert answer.headers["Location"] == ("/runs" if way == "/runs" else "/")
+
+
+def test_a_login_ends_with_logout_token_time_and_idleness(serve: Serve, store: sqlite3.Connection) -> None:
+    client = serve(host="127.0.0.1", allow_host="")
+    for number, end in enumerate(("logout", "revoke", "expire", "idle", "old")):
+        secret = _make(store, "read", f"ann {number}")
+        cookie = _log_in(client, secret).partition(";")[0]
+        assert client.get("/runs").status_code == 200
+        if end == "logout":
+            assert client.post("/logout", headers=SAME).status_code == 303
+        elif end == "revoke":
+            revoke_token(store, f"ann {number}")
+        elif end == "expire":
+            store.execute("update tokens set expires_us = 1")
+        else:
+            passed_us = IDLE_US if end == "idle" else SESSION_US
+            column = "last_used_us" if end == "idle" else "expires_us"
+            store.execute(f"update sessions set {column} = {column} - {passed_us}")
+        client.set_cookie("compileboard-80", cookie.partition("=")[2])  # a thief keeps it
+        assert client.get("/runs").status_code == 401, end
+
+
+def test_a_login_never_goes_on_with_the_cookie_that_was_there(serve: Serve, store: sqlite3.Connection) -> None:
+    client, secret = serve(host="127.0.0.1", allow_host=""), _make(store, "read")
+    client.set_cookie("compileboard-80", "planted")
+    first = _log_in(client, secret)
+    second = _log_in(client, secret)
+    assert "planted" not in first and first != second
+    client.set_cookie("compileboard-80", first.partition("=")[2].partition(";")[0])
+    assert client.get("/runs").status_code == 401
+    assert store.execute("select count(*) from sessions").fetchone()[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (SAME, 303),
+        ({"Origin": "http://localhost"}, 303),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({}, 403),  # a cookie is a browser's, and every browser of today says where a form is from
+    ],
+)
+def test_another_site_changes_nothing_with_a_cookie(
+    serve: Serve, store: sqlite3.Connection, headers: dict[str, str], status: int
+) -> None:
+    client = serve(host="127.0.0.1", allow_host="")
+    _log_in(client, _make(store, "write"))
+    assert client.post(PIN, data={"title": "new"}, headers=headers).status_code == status
+    assert store.execute("select count(*) from run_annotations").fetchone()[0] == (status == 303)
+    rebound = client.get("/runs", headers={"Host": "evil.example"})
+    assert (rebound.status_code, "R1" in rebound.text) == (403, False)
+
+
+def test_logins_from_another_site_or_without_https_are_refused(serve: Serve, store: sqlite3.Connection) -> None:
+    secret, client = _make(store, "read"), serve(allow_host="localhost,box.lan", trusted_proxies=1)
+    cross = client.post("/login", data={"token": secret}, headers={"Origin": "http://evil.example"})
+    assert (cross.status_code, "Set-Cookie" in cross.headers) == (403, False)
+    plain = client.post("/login", data={"token": secret}, headers={"Host": "box.lan"})
+    assert (plain.status_code, "https" in plain.text, "Set-Cookie" in plain.headers) == (403, True, False)
+    behind = client.post("/login", data={"token": secret}, headers={"Host": "box.lan", "X-Forwarded-Proto": "https"})
+    assert (behind.status_code, "; Secure;" in behind.headers["Set-Cookie"]) == (303, True)
+
+
+def test_failed_logins_are_few_for_an_address_and_for_all(serve: Serve, store: sqlite3.Connection) -> None:
+    client, secret = serve(), _make(store, "read")
+    wrong = {"data": {"token": "cb_x"}, "environ_base": {"REMOTE_ADDR": "192.0.2.9"}}
+    assert [client.post("/login", **wrong).status_code for _ in range(12)] == [401] * 10 + [429] * 2
+    assert int(client.post("/login", **wrong).headers["Retry-After"]) in range(1, 302)
+    assert client.post("/login", data={"token": secret}).status_code == 303  # another address
+    for number in range(190):
+        login.attempts.add_failure(f"10.0.0.{number}", time.monotonic())
+    assert client.post("/login", data={"token": secret}).status_code == 429
+
+
+def test_a_box_cannot_log_in(serve: Serve, store: sqlite3.Connection) -> None:
+    answer = serve().post("/login", data={"token": _make(store, "ingest")})
+    assert (answer.status_code, "Set-Cookie" in answer.headers) == (403, False)
+
+
+def test_the_last_use_is_saved_once_a_minute(serve: Serve, store: sqlite3.Connection) -> None:
+    client, headers = serve(), _bearer(_make(store, "read"))
+    before = store.execute("pragma data_version").fetchone()[0]
+    for _ in range(5):
+        client.get("/api/v1/runs", headers=headers)
+    used_us, address = store.execute("select last_used_us, last_address from tokens").fetchone()
+    assert (abs(used_us / 1e6 - time.time()) < 60, address) == (True, "127.0.0.1")
+    assert store.execute("pragma data_version").fetchone()[0] == before + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "status"),
+    [
+        ({}, {}, 303),
+        ({}, {"X-Forwarded-For": "192.0.2.1"}, 401),  # a proxy that nobody told the server of
+        ({}, {"Via": "1.1 proxy"}, 401),
+        ({"allow_host": "box.lan"}, {}, 401),
+        ({"trusted_proxies": 1}, {}, 401),
+        ({"host": "0.0.0.0", "allow_host": "localhost"}, {}, 401),
+        ({"reading": "tokens"}, {}, 401),
+    ],
+)
+def test_writing_without_a_token_is_for_this_machine_alone(
+    serve: Serve, settings: dict[str, str], headers: dict[str, str], status: int
+) -> None:
+    client = serve(**{"host": "127.0.0.1", "allow_host": "", "reading": "open", **settings})
+    assert client.post(PIN, data={"pinned": "1"}, headers=headers).status_code == status
+
+
+def test_the_audit_log_names_the_token(serve: Serve, store: sqlite3.Connection) -> None:
+    client, headers = serve(), _bearer(_make(store, "write"))
+    client.post(PIN, data={"pinned": "1"}, headers=headers)
+    _log_in(client, headers["Authorization"][7:])
+    changes = client.get("/api/v1/audit", headers=headers).json["data"]
+    assert [(change["action"], change["actor"]) for change in changes] == [
+        ("login.start", "ann"),
+        ("run.annotate", "ann"),
+    ]
+
+
+def test_commands_make_list_and_revoke(
+    database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    db = ["--db", str(database)]
+    assert main(["token", "create", "box 1", "--scope", "ingest", "--expires", "90d", *db]) == 0
+    secret = capsys.readouterr().out.strip()
+    assert SECRET.fullmatch(secret)
+    assert main(["token", "create", "box 1", "--scope", "read", *db]) == 2
+    assert main(["token", "create", "x", "--scope", "root", *db]) == 2
+    assert main(["token", "create", "x", "--scope", "read", "--expires", "1w", *db]) == 2
+    assert main(["token", "list", *db]) == 0
+    out, err = capsys.readouterr()
+    assert re.search(rf"{secret[3:13]} live ingest box 1 \(until \S+ .*, never used\)", out)
+    assert "has a token already" in err and "'root' is unknown" in err and "expected a number of days" in err
+    assert main(["token", "revoke", "box 1", *db]) == 0
+    assert main(["token", "revoke", "box 1", *db]) == 2
+    actions = [row[0] for row in store.execute("select action from audit order by id")]
+    assert actions == ["token.create", "token.revoke"] and secret not in "\n".join(store.iterdump())
