@@ -8,10 +8,10 @@ What torch did not say is None, never 0 and never "".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 SCHEMA_VERSION = 1
 Json = Any
@@ -462,5 +462,5 @@ def _pick(cls: type[Any], body: Mapping[str, Json]) -> dict[str, Json]:
 
 
 @cache
-def _list_fields(cls: type[Any]) -> tuple[str, ...]:
-    return tuple(of_event.name for of_event in fields(cls))
+def _list_fields(cls: Hashable) -> tuple[str, ...]:
+    return tuple(of_event.name for of_event in fields(cast("type[Event]", cls)))
