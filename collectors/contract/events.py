@@ -8,10 +8,9 @@ What torch did not say is None, never 0 and never "".
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 SCHEMA_VERSION = 1
 Json = Any
@@ -457,10 +456,11 @@ def build_event(body: Mapping[str, Json]) -> Event:
         raise ValueError(f"a {cls.KIND} event lacks a field: {error}") from None
 
 
+_FIELDS: dict[type[Any], tuple[str, ...]] = {}
+
+
 def _pick(cls: type[Any], body: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: body[name] for name in _list_fields(cls) if name in body}  # a newer collector's others are left out
-
-
-@cache
-def _list_fields(cls: Hashable) -> tuple[str, ...]:
-    return tuple(of_event.name for of_event in fields(cast("type[Event]", cls)))
+    """Pick the values that a class has; a newer collector's others are left out."""
+    if cls not in _FIELDS:
+        _FIELDS[cls] = tuple(of_cls.name for of_cls in fields(cls))
+    return {name: body[name] for name in _FIELDS[cls] if name in body}
