@@ -31,6 +31,7 @@ LARGEST_BODY_BYTES = 8 << 20  # of a PATCH, as sent
 LARGEST_PLAIN_BYTES = 16 << 20  # of a PATCH, unpacked
 LARGEST_RATIO = 200
 TRACE_PIECE_BYTES = 1 << 20  # of a trace log that is kept whole
+MOST_PIECES = 8  # in one mark
 REQUEST_BYTES = 256 << 10  # what a box sends at once: a request that takes long keeps other boxes waiting
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

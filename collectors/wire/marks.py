@@ -86,11 +86,12 @@ class SpoolRejects(Mark):
 
 @dataclass(frozen=True)
 class TracePieces(Mark):
-    """A trace log kept whole: its pieces of 1 MiB, sent before as texts by content."""
+    """Some pieces of a trace log that is kept whole, at most 8 in a mark: each of 1 MiB, sent before as a text."""
 
     MARK = "trace_file"
     name: str
-    size_bytes: int
+    size_bytes: int  # of the whole log
+    position: int  # of the first of these pieces among all
     pieces: Sequence[str]
 
 

@@ -34,7 +34,7 @@ MARKS: list[Mark] = [
     LogRead("p", "a.log", 50, 4, 3, 17, rejects(bad_json=2)),
     SourceRead([("train.py", 4, ("a", "b"))]),
     SpoolRejects("p.jsonl", rejects(refused=1)),
-    TracePieces("a.log", 5, ["0" * 32]),
+    TracePieces("a.log", 5, 0, ["0" * 32]),
     StreamEnd(500, 1 << 31),
 ]
 
