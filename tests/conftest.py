@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.tools.observed import USED, Workplace, processes_of, wait_for
+import tests.tools.quick.sitecustomize  # noqa: F401  collects garbage seldom here too
+from tests.tools.observed import QUICK, USED, Workplace, processes_of, wait_for
+
+os.environ["PYTHONPATH"] = str(QUICK)
 
 # A property holds however busy the machine is; a fixture that examples share is one that they may share.
 ALLOWED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

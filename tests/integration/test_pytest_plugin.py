@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.tools.observed import SEARCHED
+
 TESTS = """
 import pytest
 import torch
@@ -93,7 +94,7 @@ BREAKING = {"test_breaks", "test_call", "test_inside_the_block", "test_of[a/b]",
 
 def _pytest(folder: Path, *more: str, front: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": SEARCHED,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "COMPILEBOARD_HOME": str(folder / "home"),
     }

@@ -19,6 +19,8 @@ from compileboard.collectors.store.codec import unpack
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
 PYTHON = sys.executable
+QUICK = ROOT / "tests" / "tools" / "quick"
+SEARCHED = f"{QUICK}{os.pathsep}{ROOT}"  # PYTHONPATH of what tests start
 
 
 # Inductor asks the compiler first what the processor can, for 15 s in every new cache.
@@ -55,7 +57,7 @@ class Workplace:
             for name, value in os.environ.items()
             if not name.startswith(("COMPILEBOARD_", "TORCH_", "PYTHON", "TORCHDYNAMO_", "TORCHINDUCTOR_"))
         }
-        own = {"PYTHONPATH": str(ROOT), "COMPILEBOARD_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
+        own = {"PYTHONPATH": SEARCHED, "COMPILEBOARD_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
         return {**inherited, **own, **PLAIN_CODE, **self.environment, **changes}
 
     def write(self, text: str, name: str = "program.py") -> Path:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
 
-from tests.tools.observed import ROOT
+from tests.tools.observed import SEARCHED
 
 _ADDRESS = re.compile(r"http://\S+:\d+")
 
@@ -34,7 +34,7 @@ class Server:
 def server_environ(home: Path, **changes: str) -> dict[str, str]:
     """Make an environment without any of the person's own settings or spools."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_")}
-    return inherited | {"PYTHONPATH": str(ROOT), "COMPILEBOARD_HOME": str(home)} | changes
+    return inherited | {"PYTHONPATH": SEARCHED, "COMPILEBOARD_HOME": str(home)} | changes
 
 
 FRONT = (sys.executable, "-m", "compileboard.app")

@@ -18,12 +18,12 @@ from typing import Any
 
 from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES, ReproInput, ReproManifest
 from compileboard.collectors.repro.repro import Repro
-from tests.tools.observed import PLAIN_CODE, PYTHON, ROOT
+from tests.tools.observed import PLAIN_CODE, PYTHON, ROOT, SEARCHED
 
 
 def make_repros(path: Path, *names: str) -> dict[str, Repro]:
     """Make a repro of each planted program in a process of its own; of a backward the graph of the backward."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": SEARCHED, "OMP_NUM_THREADS": "1"}
     environment = {name: value for name, value in environment.items() if name not in PLAIN_CODE}  # nothing is compiled
     command = [PYTHON, "-m", "tests.integration.repro.planted_repros", str(path), *names]
     subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, timeout=200)

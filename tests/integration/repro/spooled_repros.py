@@ -13,7 +13,7 @@ from typing import Any
 from compileboard.collectors.contract import record_names
 from compileboard.collectors.contract.repros import ReproManifest, load_manifest
 from compileboard.collectors.contract.run_config import RunConfig
-from tests.tools.observed import PYTHON, ROOT, Workplace
+from tests.tools.observed import PYTHON, ROOT, SEARCHED, Workplace
 
 PLANTED = Path(__file__).with_name("run_planted.py")
 
@@ -80,7 +80,7 @@ def observe(folder: Path, *words: Any, environment: dict[str, str] | None = None
         **settings,
         "COMPILEBOARD_SPOOL": str(spool),
         "COMPILEBOARD_RUN_ID": "01TESTREPRO000000000000000",
-        "PYTHONPATH": f"{ROOT / 'collectors/observe/inject'}:{ROOT}",
+        "PYTHONPATH": f"{ROOT / 'collectors/observe/inject'}:{SEARCHED}",
         **(environment or {}),
     }
     command = [PYTHON, *map(str, words)]

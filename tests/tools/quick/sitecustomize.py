@@ -1,0 +1,10 @@
+"""Let the processes of tests collect garbage seldom, and not as they end: of importing torch that is a third.
+
+Python runs this first where this folder is in PYTHONPATH.
+"""
+
+import atexit
+import gc
+
+gc.set_threshold(100_000, 50, 100)
+atexit.register(gc.freeze)  # what is frozen is not searched for garbage while modules are torn down
