@@ -18,7 +18,6 @@ from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import measure_both
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.experiments import DISTRIBUTED_EXPERIMENTS, find, with_same_flag
-from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
 from compileboard.collectors.bench.plan.request import GROUPS, INDUCTOR_SWITCHES, REQUESTED, BenchRequest
@@ -33,7 +32,7 @@ from compileboard.collectors.bench.plan.settings import (
     list_torch_variables,
 )
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
-from compileboard.collectors.bench.plan.upstream_flags import REFUSED, TAKEN, VALUED
+from compileboard.collectors.bench.plan.upstream_flags import REFUSED, SHORT, TAKEN, VALUED
 from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import parse_only
 from compileboard.collectors.cli.common import db_option, print_message
@@ -106,7 +105,8 @@ def _list_foreign(own: Collection[str]) -> Iterator[Option]:
     for flags, callback in ((TAKEN, _ignore), (REFUSED, _refuse)):
         for flag in flags:
             if flag not in own:
-                yield Option([flag], is_flag=flag not in VALUED, hidden=True, expose_value=False, callback=callback)
+                names = [flag, *filter(None, [SHORT.get(flag)])]
+                yield Option(names, is_flag=flag not in VALUED, hidden=True, expose_value=False, callback=callback)
 
 
 def _list_parameters() -> list[click.Parameter]:
@@ -244,8 +244,6 @@ def choose_models(arguments: BenchRequest) -> list[ModelRef]:
         total_partitions=arguments.total_partitions,
         partition_id=arguments.partition_id,
     )
-    if arguments.fast:
-        chosen = [model for model in chosen if not facts_for(model.suite, model.name).find("slow")]
     if not chosen and arguments.total_partitions == 1:
         raise ValueError(
             f"no model of {', '.join(names)} is chosen; `{collector_command('bench', '--list')}` names them all"

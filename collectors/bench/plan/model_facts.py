@@ -21,7 +21,6 @@ FACTS = {
     "eager_differs": "eager differs from eager, so its accuracy cannot be checked",
     "flaky": "its accuracy check fails now and then",
     "larger_multiplier": "small tensors may be further from double precision than usual",
-    "slow": "takes minutes: --fast leaves it out",
     "use_sgd": "train it with SGD instead of Adam",
     "no_optimizer": "train it without an optimizer",
     "use_eval_mode": "train it in eval mode",

@@ -47,7 +47,6 @@ class BenchRequest:
     total_partitions: int = MODELS(1, "Number of parts to cut the list into. Default: 1.", **COUNT)
     partition_id: int = MODELS(0, "Part to measure, from 0. Default: 0.", metavar="N", read=int)
     no_skip: bool = MODELS(False, "Also measure models that are known not to work here.")
-    fast: bool = MODELS(False, "No models that are known to be slow.", flags=("--fast", "-f"))
     list: bool = MODELS(False, "Print the models that are chosen, and measure nothing.")
     experiments: tuple[str, ...] = EXPERIMENT(
         (),

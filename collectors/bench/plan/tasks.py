@@ -14,6 +14,7 @@ from compileboard.collectors.bench.experiments import find, settings_for
 from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import UNSET, ModelRef
 from compileboard.collectors.bench.plan.settings import DIGEST, BenchSettings, load_settings
+from compileboard.collectors.bench.suites import find_suite
 
 TASK = "task.json"
 
@@ -53,13 +54,19 @@ def make_plan(
     return [
         PlannedTask(
             number,
-            ref,
+            _sized_for(ref, experiment),
             experiment,
             _why_unset(sizes.get(ref.name)) or (None if no_skip else _left_out(ref, experiment, settings)),
             None if sizes.get(ref.name) == UNSET else sizes.get(ref.name),
         )
         for number, (ref, experiment) in enumerate(pairs, start=1)
     ]
+
+
+def _sized_for(ref: ModelRef, experiment: str) -> ModelRef:
+    """Return a model with the batch size that its suite's accuracy is checked at; one of one's own as it is."""
+    size = None if ":" in ref.only else find_suite(ref.suite).accuracy_batch_size
+    return ref if experiment != "accuracy" or size is None else replace(ref, batch_size=size)
 
 
 def _why_unset(batch_size: int | None) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 _RECORDED = "recorded with every result"
 TAKEN = {
     "--cold-start-latency": "compile time is always that of empty caches",
+    "--fast": "upstream lists no model of these suites as slow",
     "--generate-aot-autograd-stats": "AOT graphs are recorded: see the run's page",
     "--inductor-settings": "it changes nothing in upstream's harness either",
     "--multiprocess": "each rank of --ddp and --fsdp is a process of its own",
@@ -56,6 +57,7 @@ REFUSED = {
         "--compare-model-outputs-with": "--diff-branch measures another commit beside this one",
     }.items()
 }
+SHORT = {"--fast": "-f"}
 VALUED = frozenset(
     (
         "--xla-tolerance",

@@ -26,12 +26,16 @@ class UnknownSuite(ValueError):
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite: `catalogue` is a module with `MODELS`, `libraries` what must be installed to build from it."""
+    """A suite: `catalogue` is a module with `MODELS`, `libraries` what must be installed to build from it.
+
+    `accuracy_batch_size` is the one that upstream checks accuracy at; none: each model's own.
+    """
 
     name: str
     help: str
     libraries: tuple[str, ...] = ("torch",)
     upstream: str | None = None  # what upstream calls the suite that has these models
+    accuracy_batch_size: int | None = None
 
     @property
     def catalogue(self) -> str:
@@ -44,9 +48,9 @@ class Suite:
 
 SUITES = (
     Suite("builtin", "small models of this project, torch alone"),
-    Suite("torchvision", "torchvision's classifiers, segmenters and video models", ("torch", "torchvision")),
-    Suite("timm", "PyTorch Image Models", ("torch", "timm"), "timm_models"),
-    Suite("transformers", "language, vision and audio models", ("torch", "transformers"), "huggingface"),
+    Suite("torchvision", "torchvision's classifiers, segmenters and video models", ("torch", "torchvision"), None, 4),
+    Suite("timm", "PyTorch Image Models", ("torch", "timm"), "timm_models", 8),
+    Suite("transformers", "language, vision and audio models", ("torch", "transformers"), "huggingface", 1),
 )
 
 

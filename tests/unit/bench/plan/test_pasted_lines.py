@@ -11,6 +11,7 @@ from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash, repeat_command
+from compileboard.collectors.bench.suites import list_models
 from compileboard.collectors.cli.bench import make_job, settings_of
 from tests.unit.bench.plan.test_bench_settings import parse
 
@@ -69,10 +70,8 @@ def test_a_gpu_is_chosen_before_torch_starts(tmp_path: Path) -> None:
     assert (tmp_path / "new").is_dir()
 
 
-def test_fast_leaves_out_what_is_known_to_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = facts_for("torchvision", "resnet50")
-    assert slow.find("slow") is None
-    known = {"mlp": type(slow)((type(slow.facts[0])("slow", "it takes minutes"),))}
-    monkeypatch.setattr("compileboard.collectors.cli.bench.facts_for", lambda _, name: known.get(name, slow))
-    names = [planned.ref.name for planned in make_job(parse("-f", "-k", "^(mlp|unet)$"), Checkout(), {}).plan]
-    assert names == ["unet"]
+def test_accuracy_is_checked_at_upstreams_batch_sizes_unless_one_is_asked_for() -> None:
+    models = [*list_models(["timm"])[:1], *list_models(["transformers"])[:1], MODELS[0]]
+    plan = make_plan(models, ["accuracy", "performance"], BenchSettings(), no_skip=True)
+    sizes = [planned.ref.batch_size for planned in plan]
+    assert sizes == [8, models[0].batch_size, 1, models[1].batch_size, 8, 8] and models[0].batch_size != 8

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.bench import suites
-from compileboard.collectors.bench.plan.upstream_flags import REFUSED, TAKEN
+from compileboard.collectors.bench.plan.upstream_flags import REFUSED, SHORT, TAKEN
 from compileboard.collectors.cli.bench import bench
 from compileboard.collectors.cli.main import main
 from tests.unit.bench.plan.test_bench_settings import parse
@@ -20,7 +20,7 @@ OPTIONS = {flag for param in bench.params if not param.hidden for flag in param.
 
 def test_a_flag_is_an_option_or_needs_nothing_or_says_what_replaced_it() -> None:
     assert len(UPSTREAM["flags"]) == 115
-    known = OPTIONS | set(TAKEN) | set(REFUSED)
+    known = OPTIONS | set(TAKEN) | set(REFUSED) | set(SHORT.values())
     spellings = {word for flag, others in UPSTREAM["flags"].items() for word in (flag, *others)} | set(
         UPSTREAM["newer"]
     )
@@ -52,11 +52,12 @@ def test_a_value_of_a_refused_flag_is_no_argument(capsys: pytest.CaptureFixture[
 
 
 def test_what_needs_nothing_is_taken_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    parse("--stats", "--cold_start_latency", "--per_process_memory_fraction=0.5")
+    parse("--stats", "--cold_start_latency", "--per_process_memory_fraction=0.5", "-f")
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "compileboard: --stats is not needed: torch's counters are recorded with every result",
         "compileboard: --cold-start-latency is not needed: compile time is always that of empty caches",
+        "compileboard: --fast is not needed: upstream lists no model of these suites as slow",
     ]
 
 
