@@ -7,12 +7,15 @@ from typing import Any, TypeVar
 
 from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.queries.run.compiles import CompileRow
+from compileboard.app.screens.exports import ExportFailure
 from compileboard.collectors.contract.redaction import redact_source
 
 Row = TypeVar("Row")
 
 # Fields that hold source and nothing else; frames of a stack carry theirs under "code" or "loc".
 _WHOLE = frozenset(("source_line", "code", "loc"))
+# Mappings and dataclasses whose `source` is a line of the model; elsewhere that is an expression of a guard.
+_EXPORTS = frozenset(("export", "failure"))
 
 
 def without_source(row: Row) -> Row:
@@ -38,6 +41,10 @@ def _clean(name: str, value: Any) -> Any:
         return None
     if isinstance(value, int | float | CompileRow):  # names and numbers alone, and a report has hundreds
         return value
+    if name in _EXPORTS and isinstance(value, dict):
+        value = value | {"source": None}
+    if isinstance(value, ExportFailure):
+        value = dataclasses.replace(value, source=None)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return without_source(value)
     if isinstance(value, dict):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any
 
+from compileboard.app.analysis.models.backends import split_backend
 from compileboard.app.analysis.models.labels import describe_experiment, describe_status
 from compileboard.app.analysis.models.matrix import describe_result
 from compileboard.app.analysis.models.series import ModelSeries
@@ -17,7 +18,7 @@ from compileboard.app.queries.fields import Count
 from compileboard.app.queries.run.models import get_result_parts
 from compileboard.collectors.store.rollups.results import EXPORTS, ExperimentResult
 
-_SHOWN = (*EXPORTS, "caching_precompile")
+EXPORTED = (*EXPORTS, "caching_precompile")
 MOST_RESULTS = 40
 _BUILT_BY_NAME = ("builtin", "torchvision", "timm", "transformers")  # suites of bench
 
@@ -84,6 +85,7 @@ class ExportedResult:
     """The newest result of one way to export or precompile a model."""
 
     id: Annotated[int, "Number of the result in this database."]
+    model: Annotated[str, "The model's name."]
     experiment: Annotated[str, "The experiment: `export`, `aot_inductor`."]
     configuration: Annotated[str, "The configuration."]
     run_id: Annotated[str, "The run that it is of."]
@@ -126,6 +128,7 @@ class RankResult:
 class DistributedResult:
     """The newest result of a model on several ranks, in one way and of one number of ranks."""
 
+    model: Annotated[str, "The model's name."]
     way: Annotated[str, "How: `ddp, ddp_optimizer`, `fsdp2`."]
     world_size: Annotated[Count, "Ranks."]
     configuration: Annotated[str, "The configuration."]
@@ -133,6 +136,7 @@ class DistributedResult:
     status: Annotated[str, "What became of it."]
     state: Annotated[str, "The same in words."]
     kind: Annotated[str, "How it is coloured: `good`, `bad`, `warn` or `quiet`."]
+    accuracy: Annotated[str | None, "State of the accuracy check beside the timing, in words."]
     message: Annotated[str | None, "The exception's own line."]
     latency_ms: Annotated[float | None, "Latency of the slowest rank. Milliseconds."]
     one_process_latency_ms: Annotated[float | None, "Latency of one process. Milliseconds."]
@@ -148,10 +152,10 @@ def build_exports(reader: sqlite3.Connection, series: Iterable[ModelSeries], sui
         (result, one_series)
         for one_series in series
         if one_series.fields["suite"] == suite
-        for name in _SHOWN
+        for name in EXPORTED
         if (result := _find_newest(one_series, name)) is not None
     ]
-    chosen.sort(key=lambda pair: (_SHOWN.index(pair[0].experiment), -pair[0].time_us))
+    chosen.sort(key=lambda pair: (EXPORTED.index(pair[0].experiment), -pair[0].time_us))
     return [_make_export(reader, result, one_series.label) for result, one_series in chosen[:MOST_RESULTS]]
 
 
@@ -162,10 +166,7 @@ def build_distributed(reader: sqlite3.Connection, series: Iterable[ModelSeries],
         for one_series in series
         if one_series.fields["suite"] == suite and one_series.fields["world_size"] > 1
     ]
-    results = [
-        _make_distributed(reader, _find_newest(one_series, "performance") or one_series.points[-1].parts[0], one_series)
-        for one_series in several[:MOST_RESULTS]
-    ]
+    results = [_make_distributed(reader, one_series) for one_series in several[:MOST_RESULTS]]
     return sorted(results, key=lambda result: (result.way, result.world_size))
 
 
@@ -182,6 +183,7 @@ def _make_export(reader: sqlite3.Connection, result: ExperimentResult, configura
     failed = result.status == "failed"
     return ExportedResult(
         id=result.id,
+        model=result.model,
         experiment=result.experiment,
         configuration=configuration,
         run_id=result.run_id,
@@ -220,23 +222,31 @@ def _make_check(check: Mapping[str, Any]) -> BatchCheck:
     )
 
 
-def _make_distributed(reader: sqlite3.Connection, result: ExperimentResult, series: ModelSeries) -> DistributedResult:
+def _make_distributed(reader: sqlite3.Connection, series: ModelSeries) -> DistributedResult:
+    """Make it of the newest timing and the newest accuracy check; what both say is the timing's."""
+    timed, judged = _find_newest(series, "performance"), _find_newest(series, "accuracy")
+    result = timed or judged or series.points[-1].parts[0]
+    checked = judged if judged is not None and judged is not result else None
     facts = _read_facts(reader, result)
-    how = _mapping(facts.get("distributed"))
+    how, answer = _mapping(facts.get("distributed")), None
+    if checked is not None:
+        how = {**_mapping(_read_facts(reader, checked).get("distributed")), **how}
+        answer = describe_result(checked)
     state = describe_result(result)
-    ways = dict.fromkeys(text for name in ("kind", "mode") if (text := _text(how.get(name))))
     ranks = [
         _make_rank(rank, row) for row in _mappings(facts.get("ranks")) if (rank := _count(row.get("rank"))) is not None
     ]
     return DistributedResult(
-        way=", ".join(ways) or str(series.fields["backend"] or "not recorded"),
+        model=result.model,
+        way=", ".join(_list_ways(how, series.fields["backend"] or "")) or "not recorded",
         world_size=result.world_size,
         configuration=series.label,
         run_id=result.run_id,
         status=result.status,
         state=state.word,
-        kind=state.kind,
-        message=result.message,
+        kind=answer.kind if answer is not None and answer.kind == "bad" else state.kind,
+        accuracy=None if answer is None else answer.word,
+        message=result.message or (None if checked is None else checked.message),
         latency_ms=result.abs_latency_ms,
         one_process_latency_ms=_number(how.get("one_process_latency_ms")),
         scaling_efficiency=result.scaling_efficiency,
@@ -244,6 +254,13 @@ def _make_distributed(reader: sqlite3.Connection, result: ExperimentResult, seri
         bucket_count=_count(how.get("bucket_count")),
         ranks=sorted(ranks, key=lambda row: row.rank),
     )
+
+
+def _list_ways(how: Mapping[str, Any], backend: str) -> list[str]:
+    """Return how a model runs on its ranks; of one that ended before it could tell, what its backend's label has."""
+    ways = list(dict.fromkeys(text for name in ("kind", "mode") if (text := _text(how.get(name)))))
+    named = [part.split("=") for part in split_backend(backend) if part == "fsdp2" or part.startswith("ddp=")]
+    return ways or (named[0] if named else [])
 
 
 def _make_rank(rank: int, row: Mapping[str, Any]) -> RankResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from compileboard.app.analysis import labels
+from compileboard.app.analysis.metrics import BY_NAME, format_short
 from compileboard.app.analysis.models.labels import (
     describe_missing,
     describe_speedup,
@@ -17,6 +18,7 @@ from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.format import (
     format_count,
     format_duration,
+    format_number,
     format_percent,
     format_plural,
     format_ratio,
@@ -27,6 +29,7 @@ from compileboard.app.queries.run.trace_files import RejectSum
 from compileboard.app.reports.markdown import MOST_TABLE_ROWS, code, prose, table
 from compileboard.app.reports.run.contents import Contents
 from compileboard.app.resources import __version__
+from compileboard.app.screens.exports import DistributedResult, ExportedResult
 from compileboard.app.screens.run.aot import AotScreen
 from compileboard.app.screens.run.guards import RunGuardsScreen
 from compileboard.app.screens.run.ranks import RanksScreen
@@ -111,7 +114,49 @@ def write_results(reported: ReportedResults | None) -> list[str]:
             break
         lines += ["", f"#### {prose(configuration.label)}", "", *_sum_up(configuration), ""]
         lines += table(_COLUMNS, [_row(row) for row in rows])
-    return lines
+    return [*lines, *_write_exports(reported.exports), *_write_distributed(reported.distributed)]
+
+
+def _write_exports(exports: Sequence[ExportedResult]) -> list[str]:
+    if not exports:
+        return []
+    rows = []
+    for export in exports[:MOST_ROWS]:
+        status, failure = prose(export.state), export.failure
+        if failure is not None:
+            words = (failure.error or failure.message, failure.operator, failure.line)
+            status += "<br>" + ", ".join(prose(word, 160) for word in words if word)
+        times = [_seconds(export.export_latency_s, "–"), _seconds(export.compilation_latency_s, "–")]
+        loaded = [] if export.load_latency_s is None else [_seconds(export.load_latency_s, "–")]
+        if export.second_process_latency_s is not None:
+            loaded.append(f"second process {_seconds(export.second_process_latency_s, '–')}")
+        times.append("<br>".join(loaded) or "–")
+        numbers = [_number("package_bytes", export.package_bytes), _number("speedup", export.speedup)]
+        what = f"{prose(export.label)}<br>{prose(export.configuration)}"
+        rows.append([prose(export.model), what, status, *times, *numbers])
+    columns = ("Model", "Experiment", "Status", "Export time>", "Compile time>", "Load time>", "Package>", "Speedup>")
+    return ["", f"### Export{_of(len(rows), len(exports), 'first')}", "", *table(columns, rows)]
+
+
+def _write_distributed(results: Sequence[DistributedResult]) -> list[str]:
+    if not results:
+        return []
+    rows = []
+    for several in results[:MOST_ROWS]:
+        times = (several.latency_ms, several.one_process_latency_ms)
+        status = prose(several.state) + (f"<br>accuracy: {prose(several.accuracy)}" if several.accuracy else "")
+        status += f"<br>{prose(several.message, 160)}" if several.message else ""
+        row = [prose(several.model), f"{prose(several.way)}<br>{prose(several.configuration)}"]
+        row += [format_count(several.world_size), status]
+        row += [_seconds(None if time is None else time / 1000, "–") for time in times]
+        row.append(_number("scaling_efficiency", several.scaling_efficiency))
+        rows.append([*row, "–" if several.gradient_error is None else format_number(several.gradient_error)])
+    columns = ("Model", "Way", "Ranks>", "Status", "Slowest rank>", "One process>", "Efficiency>", "Gradient error>")
+    return ["", f"### Distributed{_of(len(rows), len(results), 'first')}", "", *table(columns, rows)]
+
+
+def _number(metric: str, value: float | None) -> str:
+    return "–" if value is None else format_short(BY_NAME[metric], value)
 
 
 def _write_matrix(matrix: SuiteMatrix) -> list[str]:
@@ -338,8 +383,8 @@ def _failures(contents: Contents) -> list[str]:
     ]
 
 
-def _of(shown: int, total: int) -> str:
-    return f" (the {shown} most costly of {total})" if shown < total else ""
+def _of(shown: int, total: int, word: str = "most costly") -> str:
+    return f" (the {shown} {word} of {total})" if shown < total else ""
 
 
 def _foot(contents: Contents) -> list[str]:

@@ -29,6 +29,7 @@ from compileboard.app.screens.fleet.models import make_result
 from compileboard.app.screens.run.aot import list_graph_reports
 from compileboard.app.screens.run.artifacts import explain_artifact
 from compileboard.app.screens.run.compiles import make_compilation
+from compileboard.app.screens.run.results import iterate_distributed, iterate_exports
 from compileboard.app.screens.run.shapes import list_shapes
 from compileboard.app.screens.run.stacks import list_stack_frames
 from compileboard.collectors.store.rollups.results import ExperimentResult
@@ -59,10 +60,20 @@ def _measurement_row(measurement: tuple[ExperimentResult, ResultParts | None]) -
     return vars(result) | (vars(parts) if parts else {})
 
 
+def _list_exports(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
+    return Page(tuple(iterate_exports(connection, list_measured(connection, run_id))), None)
+
+
+def _list_distributed(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
+    return Page(tuple(iterate_distributed(connection, list_measured(connection, run_id))), None)
+
+
 # A model and metric set a row; and what each experiment said, with its repeats, other numbers and traceback.
 BENCH_TABLES = (
     ReportTable("results", _list_results, get_plain),
     ReportTable("measurements", _list_measurements, _measurement_row),
+    ReportTable("exports", _list_exports, get_plain),
+    ReportTable("distributed", _list_distributed, get_plain),
 )
 
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from compileboard.app.analysis.models.matrix import build_matrices, has_several_configurations, list_brief, order_models
+from compileboard.app.analysis.models.series import ModelSeries, split_series
 from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured
+from compileboard.app.screens.exports import (
+    EXPORTED,
+    DistributedResult,
+    ExportedResult,
+    build_distributed,
+    build_exports,
+)
 from compileboard.app.screens.fleet.models import (
     ResultsScreen,
     build_results_screen,
 )
-from compileboard.collectors.store.rollups.results import ExperimentResult, merge_results
+from compileboard.collectors.store.rollups.results import ExperimentResult, merge_results, merge_with_parts
 
 MOST_RESULTS = 300
 MOST_FAILED = 20
@@ -25,6 +34,32 @@ class ReportedResults:
     results: ResultsScreen
     failures: Sequence[tuple[ExperimentResult, ResultParts]]
     failed_count: int
+    exports: Sequence[ExportedResult]
+    distributed: Sequence[DistributedResult]
+
+
+def iterate_exports(reader: sqlite3.Connection, measured: Sequence[ExperimentResult]) -> Iterator[ExportedResult]:
+    """Yield how each model of a run exports, by model."""
+    chosen = [result for result in measured if result.experiment in EXPORTED]
+    for suite, series in _split_by_model(chosen):
+        yield from build_exports(reader, series, suite)
+
+
+def iterate_distributed(
+    reader: sqlite3.Connection, measured: Sequence[ExperimentResult]
+) -> Iterator[DistributedResult]:
+    """Yield how each model of a run does on several ranks, by model."""
+    chosen = [result for result in measured if result.world_size > 1]
+    for suite, series in _split_by_model(chosen):
+        yield from build_distributed(reader, series, suite)
+
+
+def _split_by_model(results: Sequence[ExperimentResult]) -> Iterator[tuple[str, list[ModelSeries]]]:
+    by_model: dict[tuple[str, str], list[ExperimentResult]] = {}
+    for result in results:
+        by_model.setdefault((result.suite, result.model), []).append(result)
+    for (suite, _model), chosen in sorted(by_model.items(), key=lambda pair: pair[0]):
+        yield suite, split_series(merge_with_parts(chosen))
 
 
 def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedResults | None:
@@ -43,4 +78,6 @@ def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedR
         results=results,
         failures=[(result, part) for result, part in parts if part is not None],
         failed_count=len(failed),
+        exports=list(islice(iterate_exports(reader, measured), MOST_RESULTS)),
+        distributed=list(islice(iterate_distributed(reader, measured), MOST_RESULTS)),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.contract.events import BenchMeasured, load_event
+from tests.tools.make_db import DATA
 from tests.unit.app.benched import ACCURACY, HOSTILE, measure
 
 MODELS = ("mlp", "conv", "plain", "branchy")
@@ -81,38 +82,10 @@ def _fail(experiment: str) -> dict[str, Any]:
     return {**failed, "message": message, "facts": {"export": {**_BRANCH, **strict}}}
 
 
-def list_distributed(**changes: Any) -> list[BenchMeasured]:
-    """Make the results of one model on one, two, four and eight ranks, in two ways."""
-    results = [measure(mode="training", task=None, **changes)]
-    for kind, mode in (("ddp", "ddp_optimizer"), ("fsdp2", "fully_shard")):
-        for size, efficiency in ((2, 0.96), (4, 0.91), (8, 0.78 if kind == "ddp" else 0.84)):
-            ranks = [
-                {
-                    "rank": rank,
-                    "latency_ms": 10 / efficiency - 0.1 * rank,
-                    "eager_latency_ms": 14.0,
-                    "peak_gb": 1.5 + 0.01 * rank,
-                    "graphs": 2,
-                    "graph_breaks": 5,
-                    "splits": 2,
-                    "collectives": 6,
-                }
-                for rank in range(size)
-            ]
-            way = {"kind": kind, "mode": mode, "world_size": size, "one_process_latency_ms": 10.0}
-            results.append(
-                measure(
-                    mode="training",
-                    backend=f"inductor_{kind}/{mode}",
-                    world_size=size,
-                    values={"speedup": 1.3, "abs_latency": 10 / efficiency, "scaling_efficiency": efficiency},
-                    repeats={},
-                    facts={"distributed": way | {"gradient_error": 2e-6, "bucket_count": 2}, "ranks": ranks},
-                    task=None,
-                    **changes,
-                )
-            )
-    return results
+def list_distributed(suite: str = "builtin") -> list[BenchMeasured]:
+    """List the recorded results of ranks: mlp of `builtin`, and what became of models of `local`."""
+    events = map(load_event, (DATA / "bench" / "ranks.jsonl").read_text(encoding="utf-8").splitlines())
+    return [event for event in events if isinstance(event, BenchMeasured) and event.suite == suite]
 
 
 def list_hostile() -> list[BenchMeasured]:
