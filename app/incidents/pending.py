@@ -11,7 +11,7 @@ from compileboard.app.queries.dashboard.incidents import get_detection, get_publ
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.series import SeriesRun, list_point_runs
 
-VERSION = 6  # of the detector: one more when it would find otherwise, then everything is looked at again
+VERSION = 7  # of the detector: one more when it would find otherwise, then everything is looked at again
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from compileboard.app.analysis.metrics import METRICS, PASSES, RUN_METRICS, SUMMARY_METRICS, Metric
+from compileboard.app.analysis.metrics import BY_NAME, METRICS, PASSES, RUN_METRICS, SUMMARY_METRICS, Metric
 from compileboard.app.analysis.regression.noise import Floats
 from compileboard.app.analysis.trends.commit_order import Parents, order_commits
 from compileboard.app.queries.engine import Engine
@@ -174,7 +174,17 @@ def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
                 own = errors if metric.low and np.isfinite(errors).any() else None
                 others = speeds if metric.name in speeds else {}
                 series.append(Series("model", points.key, branch, metric, run_ids, values, own, others))
-    return series
+    return [*series, *_make_second_process_series(points, order)]
+
+
+def _make_second_process_series(points: ModelPoints, order: RunOrder) -> Iterator[Series]:
+    """Yield the series of what a second process waits, where its experiment stands beside the leading one."""
+    metric = BY_NAME["second_process_latency_s"]
+    for branch, chosen in order.split(run_id for run_id, _latency_s in points.second_processes).items():
+        run_ids = [points.second_processes[index][0] for index in chosen]
+        values = np.array([points.second_processes[index][1] for index in chosen], dtype=np.float64)
+        if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
+            yield Series("model", points.key, branch, metric, run_ids, values)
 
 
 def _judge(points: ModelPoints) -> dict[str, float]:

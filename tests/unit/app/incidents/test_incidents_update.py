@@ -118,6 +118,23 @@ def test_a_finding_waits_for_a_second_run_to_be_confirmed(store: sqlite3.Connect
     assert confirmed.confirmed_us == START_US + (N + 2) * DAY_US
 
 
+def test_a_slower_second_process_is_found_beside_performance(store: sqlite3.Connection, database: Path) -> None:
+    for day, wobble in enumerate(1 + noise / 100 for noise in NOISE[: N + 4]):
+        second = measure(
+            experiment="caching_precompile",
+            values={"second_process_latency": (3.0 if day < N else 5.0) * wobble},
+            repeats={},
+            task=None,
+        )
+        add_results(
+            store, run_of(day), measure(values={"speedup": 2 * wobble}), second, started_us=START_US + day * DAY_US
+        )
+    update_incidents(database)
+    (change,) = [change for change in load_changes(store) if change.metric == "second_process_latency_s"]
+    assert (change.direction, change.state, change.first_run_id) == ("worse", "confirmed", run_of(N))
+    assert describe_series_change(change).startswith("mlp: first call in a second process 3")
+
+
 def test_one_slow_run_is_no_finding(store: sqlite3.Connection, database: Path) -> None:
     record(store, [*FLAT, 1.2, *FLAT])
     assert look(store, database) == []
