@@ -132,7 +132,7 @@ def test_a_slower_second_process_is_found_beside_performance(store: sqlite3.Conn
     update_incidents(database)
     (change,) = [change for change in load_changes(store) if change.metric == "second_process_latency_s"]
     assert (change.direction, change.state, change.first_run_id) == ("worse", "confirmed", run_of(N))
-    assert describe_series_change(change).startswith("mlp: first call in a second process 3")
+    assert describe_series_change(change) == "mlp: first call in a second process 2.99 s → 5 s (+67%)"
 
 
 def test_one_slow_run_is_no_finding(store: sqlite3.Connection, database: Path) -> None:
