@@ -14,6 +14,7 @@ from compileboard.app.queries.newest import RecorderClock, read_clock
 from compileboard.app.settings import Settings
 from compileboard.collectors.store import connection as connect
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
+from compileboard.collectors.store.dashboard.tokens import revoke_token
 from compileboard.collectors.store.dashboard.trash import CannotRestore, restore_run
 
 
@@ -82,6 +83,14 @@ def close_reader(_error: BaseException | None = None) -> None:
 def init_app(app: Flask) -> None:
     """Close the reader at the end of each request."""
     app.teardown_appcontext(close_reader)
+
+
+def revoke_by_id(token_id: str) -> None:
+    """Revoke a token; answer 404 where none in force has that id."""
+    with writing("token.revoke", token_id) as connection:
+        revoked = revoke_token(connection, token_id)
+    if revoked is None:
+        abort(404, f"No token in force has the ID {token_id[:80]}.")
 
 
 def restore_deleted_run(run_id: str) -> None:

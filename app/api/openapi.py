@@ -13,6 +13,7 @@ from compileboard.app.api.operations import OPERATIONS
 from compileboard.app.queries.parameters import ParameterField
 from compileboard.app.resources import __version__
 from compileboard.app.schema import Keywords, Schema, describe_type
+from compileboard.app.web.access import list_scopes
 
 PREFIX = "/api/v1"
 _ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.
@@ -49,6 +50,7 @@ PATH_PARAMETERS = {
     "config_hash": "A configuration text's hash.",
     "distinct_id": "A graph break's `id`.",
     "cause_id": "A cause's `id`.",
+    "token_id": "A token's `id`.",
     "import_id": "An import's `id`.",
     "artifact_id": "An artifact's `id`.",
     "lookup_id": "The `id` of a cache lookup.",
@@ -58,7 +60,8 @@ PATH_PARAMETERS = {
 }
 _FAILURES = {
     "400": ("BadRequest", "A parameter that is not known, or whose value cannot be used."),
-    "403": ("Refused", "A host name that this server does not answer to, or a change where it is read-only."),
+    "401": ("NoToken", "No token where one is needed, or one that is not in force."),
+    "403": ("Refused", "A token without the scope, or a host name that this server does not answer to."),
     "404": ("NotFound", "There is no such address, or nothing of that id."),
     "405": ("NotPossible", "The method is wrong. The sentence names the right one."),
     "500": ("Broken", "The server failed, or the database file is not one."),
@@ -114,6 +117,7 @@ def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
+        "security": [{"token": list(list_scopes(operation.view, operation.method))}],
         "parameters": [*_describe_path(operation.path), *map(_describe_parameter, operation.parameters)],
     }
     if operation.body is NoBody:
@@ -177,6 +181,13 @@ def get_document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token with one of the scopes. Without it where the server lets anyone in.",
+                }
+            },
             "responses": {
                 key: {"description": meaning, "content": failure} for key, meaning in (_FAILURES | _REFUSALS).values()
             },

@@ -94,13 +94,14 @@ def prune(days: int, db: str) -> int:
 @click.command(cls=Command)
 @db_option
 @click.option("--subject", metavar="ID", help="Only changes of this run, incident or baseline.")
+@click.option("--by", metavar="NAME", help="Only changes by this person, token or user@host.")
 @click.option("--limit", type=int, default=50, metavar="N", help="Most changes to list. Default: 50.")
-def audit(db: str, subject: str | None, limit: int) -> None:
+def audit(db: str, subject: str | None, by: str | None, limit: int) -> None:
     """List who changed what, newest first."""
-    from compileboard.app.queries.dashboard.activity import list_audit
+    from compileboard.app.queries.dashboard.activity import AuditFilter, list_audit
 
     with closing(open_reader(db)) as reader:
-        for change in list_audit(reader, limit=limit, subject=subject).rows:
+        for change in list_audit(reader, limit=limit, selection=AuditFilter(subject, by)).rows:
             author = change.actor or change.address or "not recorded"
             what = f"{change.action:<16} {change.subject}{f'  {change.detail}' if change.detail else ''}"
             _print(f"{format_time(change.time_us)}  {what}  ({author}, {change.channel})")

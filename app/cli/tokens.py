@@ -68,12 +68,11 @@ def list_all(db: str) -> None:
     """List tokens, newest first."""
     from compileboard.app.queries.dashboard.tokens import list_tokens
 
-    now_us = time.time_ns() // 1000
     with closing(open_reader(db)) as reader:
-        for row in list_tokens(reader):
+        for row in list_tokens(reader).rows:
             used = f"used {format_time(row.last_used_us)} from {row.last_address}" if row.last_used_us else "never used"
             until = f"until {format_time(row.expires_us)}" if row.expires_us else "no end"
-            parts = (row.id, row.get_state(now_us), row.scopes, row.name, f"({until}, {used})")
+            parts = (row.id, row.state, row.scopes, row.name, f"({until}, {used})")
             print(one_line("  ".join(parts)))
 
 

@@ -22,7 +22,7 @@ from flask import Flask, Response, abort, current_app, g, has_request_context, r
 from werkzeug.wrappers import Response as BaseResponse
 
 from compileboard.app.db import get_reader, get_settings
-from compileboard.app.queries.dashboard.tokens import Token, get_session, get_token
+from compileboard.app.queries.dashboard.tokens import StoredToken, get_session, get_token
 from compileboard.app.settings import SettingError, Settings
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.tokens import (
@@ -97,6 +97,22 @@ def get_identity() -> Identity:
 def may(*scopes: str) -> bool:
     """Return whether this request's sender has one of these scopes."""
     return get_identity().may(*scopes)
+
+
+def choose_author(given: str) -> str:
+    """Return who signs a comment: who is logged in, else the name that was typed.
+
+    Raises: ValueError if a name other than that of the login was given.
+    """
+    name = get_identity().name
+    if name is not None and given not in ("", name):
+        raise ValueError(f"author: {given[:40]!r} is not {name!r}, who sends this; leave it out")
+    return name or given
+
+
+def describe_author(given: str) -> str | None:
+    """Return what the audit log adds of who did something: a name that was typed, none of one that it has."""
+    return None if get_identity().name else f"by {given}"
 
 
 def is_loopback(host: str) -> bool:
@@ -193,7 +209,7 @@ def identify_client() -> None:
     g.actor = g.identity.name
 
 
-def get_valid_token(secret: str) -> Token:
+def get_valid_token(secret: str) -> StoredToken:
     """Return the token of a secret; answer 401 in words if it has none that is in force."""
     match = SECRET.fullmatch(secret)
     token = get_token(get_reader(), match[1]) if match else None
@@ -201,9 +217,9 @@ def get_valid_token(secret: str) -> Token:
     is_right = hmac.compare_digest(hash_secret(secret), token.secret_hash if token else _WITHOUT_SECRET)
     if token is None or not is_right:
         abort(401, "There is no such token. compileboard token list shows all, compileboard token create makes one.")
-    state = token.get_state(time.time_ns() // 1000)
-    if state != "live":
-        abort(401, f"The token {token.name} is {state}. Make a new one: compileboard token create NAME --scope …")
+    end = token.describe_end(time.time_ns() // 1000)
+    if end is not None:
+        abort(401, f"The token {token.name} is {end}. Make a new one: compileboard token create NAME --scope …")
     return token
 
 
@@ -242,7 +258,7 @@ def read_session() -> Identity | None:
     if session is None or session.expires_us <= now_us or session.last_used_us + IDLE_US <= now_us:
         return None
     token = get_token(get_reader(), session.token_id)
-    if token is None or token.get_state(now_us) != "live":
+    if token is None or token.describe_end(now_us) is not None:
         return None
     g.session_hash = hash_secret(cookie)
     return Identity(token.name, expand_scopes(token.scopes.split(",")), "session", token.id)
@@ -268,13 +284,17 @@ def is_secure_cookie() -> bool:
     return not is_local(get_settings())
 
 
+def list_scopes(view: Callable[..., Any] | None, method: str) -> tuple[str, ...]:
+    """List the scopes of which a view needs one."""
+    needed: tuple[str, ...] = getattr(view, "needed_scopes", ("read",) if method in READ_METHODS else ("write",))
+    return needed
+
+
 def list_needed_scopes() -> tuple[str, ...]:
     """List the scopes of which this request needs one."""
     if request.endpoint == "static":
         return (_OPEN,)
-    default = ("read",) if request.method in READ_METHODS else ("write",)
-    needed: tuple[str, ...] = getattr(current_app.view_functions.get(request.endpoint or ""), "needed_scopes", default)
-    return needed
+    return list_scopes(current_app.view_functions.get(request.endpoint or ""), request.method)
 
 
 def check_scope() -> BaseResponse | None:

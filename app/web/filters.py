@@ -18,6 +18,8 @@ from compileboard.app.screens.template_names import TEMPLATE_FILTERS, TEMPLATE_N
 FILTER_LABELS = {
     "q": "Search",
     "accuracy": "Accuracy",
+    "action": "Action",
+    "actor": "Person",
     "artifact": "Artifact",
     "backend": "Backend",
     "branch": "Branch",

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
 from compileboard.app.api.answers import NoBody, PageQuery, find_run, operation
-from compileboard.app.db import get_clock, get_engine, get_reader, restore_deleted_run
-from compileboard.app.queries.dashboard import activity
-from compileboard.app.queries.dashboard.activity import AuditRow, DeletedRun
+from compileboard.app.db import get_clock, get_engine, get_reader, restore_deleted_run, revoke_by_id
+from compileboard.app.queries.dashboard import activity, tokens
+from compileboard.app.queries.dashboard.activity import AuditFilter, AuditRow, DeletedRun
+from compileboard.app.queries.dashboard.tokens import TokenRow
 from compileboard.app.queries.page import Page
 from compileboard.app.screens.fleet.runs import RunJson, describe_runs
-
-
-@dataclass(frozen=True)
-class AuditFilter:
-    """Which changes."""
-
-    subject: Annotated[str | None, "The ID of the subject: a run's, an incident's, a baseline's name."] = None
+from compileboard.app.web.access import needs
 
 
 @operation("/deleted_runs")
@@ -36,4 +28,19 @@ def restore(run_id: str) -> RunJson:
 @operation("/audit")
 def list_audit(selection: AuditFilter, page: PageQuery) -> Page[AuditRow]:
     """List who changed what, and from where."""
-    return activity.list_audit(get_reader(), page.cursor, page.limit, selection.subject)
+    return activity.list_audit(get_reader(), page.cursor, page.limit, selection)
+
+
+@operation("/tokens")
+@needs("admin")
+def list_tokens(page: PageQuery) -> Page[TokenRow]:
+    """List the tokens of people and boxes, newest first, without their secrets."""
+    return tokens.list_tokens(get_reader(), page.cursor, page.limit)
+
+
+@operation("/tokens/<token_id>/revoke", method="POST", body=NoBody)
+@needs("admin")
+def revoke(token_id: str) -> TokenRow:
+    """Revoke a token and end its logins."""
+    revoke_by_id(token_id)
+    return next(token for token in tokens.list_tokens(get_reader()).rows if token.id == token_id)

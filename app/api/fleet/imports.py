@@ -14,6 +14,7 @@ from compileboard.app.imports.upload import accept_upload
 from compileboard.app.queries.page import Page
 from compileboard.app.schema import Schema
 from compileboard.app.screens.dashboard.imports import build_import, build_imports, describe_no_import
+from compileboard.app.web.access import needs
 
 _FILES: Schema = {"type": "array", "items": {"type": "string", "format": "binary"}}
 UPLOAD: Schema = {
@@ -51,6 +52,7 @@ def list_imports(page: Limit) -> Page[Import]:
 
 
 @operation("/imports/<import_id>")
+@needs("read", "ingest")
 def get_import(import_id: str) -> Import:
     """Return how an import stands."""
     upload = build_import(get_settings().db, import_id)
@@ -58,6 +60,7 @@ def get_import(import_id: str) -> Import:
 
 
 @operation("/imports", method="POST", status=202, parameters=ImportParameters)
+@needs("ingest")
 def start_import() -> Import:
     """Send trace logs or files of benchmark results; they are imported in the background."""
     return accept_upload(request.environ, request.args, get_settings(), request_origin())

@@ -23,6 +23,7 @@ from compileboard.app.queries.page import FilterError, Page
 from compileboard.app.schema import OPTIONAL, Keywords, list_names, one_of
 from compileboard.app.screens.fleet.incidents import ABSENT, build_incident_record
 from compileboard.app.screens.fleet.incidents import list_incidents as list_page
+from compileboard.app.web.access import choose_author, describe_author
 from compileboard.collectors.store.dashboard.incidents import ACTIONS, AUTHOR_LIMIT, TEXT_LIMIT, save_comment
 
 
@@ -76,7 +77,9 @@ class IncidentDetailJson(Incident):
 class CommentBody:
     """An action with the author's name and reason."""
 
-    author: Annotated[str, Keywords(minLength=1, maxLength=AUTHOR_LIMIT), "Your name."]
+    author: Annotated[
+        str, Keywords(maxLength=AUTHOR_LIMIT), "Your name. Leave it out with a token, whose name signs; else required."
+    ] = field(default="", metadata=OPTIONAL)
     text: Annotated[
         str | None, Keywords(maxLength=TEXT_LIMIT), "The comment, or the reason: required to ignore and to comment."
     ] = field(default=None, metadata=OPTIONAL)
@@ -157,8 +160,9 @@ def reopen(incident_id: str) -> IncidentDetailJson:
 def _add_comment(incident_id: str, action: str) -> IncidentDetailJson:
     body = _read_body()
     try:
-        with writing(f"incident.{action}", incident_id, f"by {body.author[:AUTHOR_LIMIT]}") as connection:
-            save_comment(connection, incident_id, action, author=body.author, text=body.text or "")
+        author = choose_author(body.author)
+        with writing(f"incident.{action}", incident_id, describe_author(author[:AUTHOR_LIMIT])) as connection:
+            save_comment(connection, incident_id, action, author=author, text=body.text or "")
     except ValueError as error:
         raise FilterError(str(error)) from None
     return get_incident(incident_id)
@@ -178,4 +182,4 @@ def _read_body() -> CommentBody:
             raise FilterError(f"{str(key)[:40]}: there is no such field; known are {', '.join(names)}")
         if not isinstance(value, str) and not (key == "text" and value is None):
             raise FilterError(f"{key}: expected a text, this is {type(value).__name__}")
-    return CommentBody(**{"author": "", **body})
+    return CommentBody(**body)

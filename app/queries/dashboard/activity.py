@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from compileboard.app.queries.fields import Count, EventTime, RunId, TimeUs
@@ -18,11 +18,24 @@ select id, time_us, action, subject, detail, channel, actor, address, user_agent
 from audit
 where (:before_id is null or id < :before_id)
   and (:subject is null or subject = :subject)
+  and (:actor is null or actor = :actor)
+  and (:action is null or action = :action)
 order by id desc
 limit :limit
 """
+ACTORS_SQL = "select distinct actor from audit where actor is not null order by actor limit 200"
+ACTIONS_SQL = "select distinct action from audit order by action limit 100"
 DELETED_SQL = """
-select run_id, name, suite, started_us, deleted_us, expires_us, trash_bytes
+select
+  run_id, name, suite, started_us, deleted_us, expires_us, trash_bytes,
+  (
+    select coalesce(a.actor, a.address)
+    from audit as a
+    where a.subject = run_id
+      and a.action = 'run.delete'
+    order by a.id desc
+    limit 1
+  ) as deleted_by
 from removed_runs
 where expires_us is not null
   and (:deleted_us is null or (deleted_us, run_id) < (:deleted_us, :run_id))
@@ -43,6 +56,10 @@ union all
 select i.id, i.title
 from json_each(:ids) as wanted
 join incidents as i on i.id = wanted.value
+union all
+select t.id, t.name
+from json_each(:ids) as wanted
+join tokens as t on t.id = wanted.value
 """
 GET_DELETED_SQL = "select deleted_us, expires_us from removed_runs where run_id = :run_id"
 NEW_ID_SQL = "select id from old_ids where kind = :kind and old_id = :old_id"
@@ -63,7 +80,7 @@ class AuditRow:
     subject: Annotated[str, "The ID of the subject."]
     detail: Annotated[str | None, "More of it."]
     channel: Annotated[str, one_of(CHANNELS), "By which way."]
-    actor: Annotated[str | None, "Of a command: user@host."]
+    actor: Annotated[str | None, "The name of a token or login; of a command: user@host."]
     address: Annotated[str | None, "Of a request: the client's address."]
     user_agent: Annotated[str | None, "Of a request: the client's program."]
 
@@ -79,16 +96,39 @@ class DeletedRun:
     deleted_us: Annotated[TimeUs, "When it was deleted."]
     expires_us: Annotated[TimeUs, "When it goes for good."]
     trash_bytes: Annotated[Count, "What its rows take until then, beside the texts in the database."]
+    deleted_by: Annotated[str | None, "Who deleted it: a name, else an address."]
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """Which changes."""
+
+    subject: Annotated[str | None, "The subject: the ID of a run, incident or token, a baseline's name."] = None
+    actor: Annotated[str | None, "Who did it: the name of a token or login."] = None
+    action: Annotated[str | None, "The action, as `run.delete`."] = None
 
 
 def list_audit(
-    connection: sqlite3.Connection, cursor: str | None = None, limit: int = 50, subject: str | None = None
+    connection: sqlite3.Connection,
+    cursor: str | None = None,
+    limit: int = 50,
+    selection: AuditFilter = AuditFilter(),
 ) -> Page[AuditRow]:
     """List changes, newest first."""
     after = decode_cursor(cursor, int)
-    values = {"before_id": after and after[0], "subject": subject, "limit": limit + 1}
+    values = {**asdict(selection), "before_id": after and after[0], "limit": limit + 1}
     rows = [AuditRow(**dict(row)) for row in connection.execute(AUDIT_SQL, values)]
     return make_page(rows, limit, lambda row: (row.id,))
+
+
+def list_actors(connection: sqlite3.Connection) -> list[str]:
+    """List who did something, by name."""
+    return [row["actor"] for row in connection.execute(ACTORS_SQL)]
+
+
+def list_actions(connection: sqlite3.Connection) -> list[str]:
+    """List the actions that somebody did."""
+    return [row["action"] for row in connection.execute(ACTIONS_SQL)]
 
 
 def list_deleted_runs(connection: sqlite3.Connection, cursor: str | None = None, limit: int = 50) -> Page[DeletedRun]:

@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from dataclasses import dataclass
+from typing import Annotated
 
+from compileboard.app.queries.fields import TimeUs
+from compileboard.app.queries.page import Page, decode_cursor, make_page
+from compileboard.app.schema import one_of
+
+STATES = ("live", "expired", "revoked")
+TOKENS_SQL = """
+select
+  id, name, scopes,
+  case
+    when revoked_us is not null then 'revoked'
+    when expires_us <= :now_us then 'expired'
+    else 'live'
+  end as state,
+  created_us, created_by, expires_us, revoked_us, last_used_us, last_address
+from tokens
+where :created_us is null or (created_us, id) < (:created_us, :id)
+order by created_us desc, id desc
+limit :limit
+"""
 GET_SQL = """
-select id, name, secret_hash, scopes, created_us, created_by, expires_us, revoked_us, last_used_us, last_address
+select id, name, secret_hash, scopes, expires_us, revoked_us
 from tokens
 where id = :id
 """
@@ -15,34 +36,40 @@ select token_id, expires_us, last_used_us
 from sessions
 where session_hash = :session_hash
 """
-LIST_SQL = """
-select id, name, x'' as secret_hash, scopes, created_us, created_by, expires_us, revoked_us, last_used_us, last_address
-from tokens
-order by created_us desc, id desc
-limit :limit
-"""
 
 
 @dataclass(frozen=True)
-class Token:
-    """A token without its secret."""
+class TokenRow:
+    """A token, without its secret."""
+
+    id: Annotated[str, "Its public part."]
+    name: Annotated[str, "The person or box that has it."]
+    scopes: Annotated[str, "What it allows: `ingest`, `read`, `write`, `admin`, with commas."]
+    state: Annotated[str, one_of(STATES), "Whether it is in force."]
+    created_us: Annotated[TimeUs, "When it was made."]
+    created_by: Annotated[str, "Who made it: user@host."]
+    expires_us: Annotated[TimeUs | None, "When it ends; null is never."]
+    revoked_us: Annotated[TimeUs | None, "When it was revoked."]
+    last_used_us: Annotated[TimeUs | None, "Its last use, to the minute."]
+    last_address: Annotated[str | None, "The client's address then."]
+
+
+@dataclass(frozen=True)
+class StoredToken:
+    """What a secret is checked against, and what it then allows."""
 
     id: str
     name: str
     secret_hash: bytes
     scopes: str
-    created_us: int
-    created_by: str
     expires_us: int | None
     revoked_us: int | None
-    last_used_us: int | None
-    last_address: str | None
 
-    def get_state(self, now_us: int) -> str:
-        """Return live, expired or revoked."""
+    def describe_end(self, now_us: int) -> str | None:
+        """Return revoked or expired, None while it is in force."""
         if self.revoked_us is not None:
             return "revoked"
-        return "expired" if self.expires_us is not None and self.expires_us <= now_us else "live"
+        return "expired" if self.expires_us is not None and self.expires_us <= now_us else None
 
 
 @dataclass(frozen=True)
@@ -54,18 +81,21 @@ class BrowserSession:
     last_used_us: int
 
 
-def get_token(connection: sqlite3.Connection, token_id: str) -> Token | None:
-    """Return a token."""
+def list_tokens(connection: sqlite3.Connection, cursor: str | None = None, limit: int = 1000) -> Page[TokenRow]:
+    """List tokens, newest first."""
+    after = decode_cursor(cursor, int, str) or (None, None)
+    values = {"now_us": time.time_ns() // 1000, "created_us": after[0], "id": after[1], "limit": limit + 1}
+    rows = [TokenRow(**dict(row)) for row in connection.execute(TOKENS_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.created_us, row.id))
+
+
+def get_token(connection: sqlite3.Connection, token_id: str) -> StoredToken | None:
+    """Return a token with the hash of its secret."""
     row = connection.execute(GET_SQL, {"id": token_id}).fetchone()
-    return Token(**dict(row)) if row else None
+    return StoredToken(**dict(row)) if row else None
 
 
 def get_session(connection: sqlite3.Connection, session_hash: bytes) -> BrowserSession | None:
     """Return a login by the hash of its cookie."""
     row = connection.execute(GET_SESSION_SQL, {"session_hash": session_hash}).fetchone()
     return BrowserSession(**dict(row)) if row else None
-
-
-def list_tokens(connection: sqlite3.Connection, limit: int = 1000) -> list[Token]:
-    """List tokens, newest first, without their hashes."""
-    return [Token(**dict(row)) for row in connection.execute(LIST_SQL, {"limit": limit})]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compileboard.app.queries.dashboard.activity import (
+    AuditFilter,
     AuditRow,
     DeletedRun,
+    list_actions,
+    list_actors,
     list_audit,
     list_deleted_runs,
     list_subject_names,
 )
+from compileboard.app.queries.dashboard.tokens import TokenRow, list_tokens
 from compileboard.app.queries.page import Page
 
 _ACTIONS = {
@@ -46,21 +50,32 @@ def label_action(action: str) -> str:
 
 @dataclass(frozen=True)
 class ActivityScreen:
-    """The newest deleted runs and one page of changes, all or those of one subject; `names` are of their subjects."""
+    """The newest deleted runs, one page of changes and, for whom may see them, tokens; `names` are of subjects."""
 
     deleted: Page[DeletedRun]
     changes: Page[AuditRow]
-    subject: str | None
+    selection: AuditFilter
     names: Mapping[str, str]
+    actors: Sequence[str]
+    actions: Sequence[tuple[str, str]]
+    tokens: Sequence[TokenRow]
 
 
 def build_activity(
-    reader: sqlite3.Connection, subject: str | None, cursor: str | None, limit_count: int
+    reader: sqlite3.Connection, selection: AuditFilter, cursor: str | None, limit_count: int, *, has_tokens: bool
 ) -> ActivityScreen:
     """Build the newest deleted runs and one page of changes.
 
     Raises: FilterError if the cursor cannot be used.
     """
-    changes = list_audit(reader, cursor, limit_count, subject)
-    names = list_subject_names(reader, [change.subject for change in changes.rows])
-    return ActivityScreen(list_deleted_runs(reader, None, limit_count), changes, subject, names)
+    changes = list_audit(reader, cursor, limit_count, selection)
+    subjects = [*(change.subject for change in changes.rows), *([selection.subject] if selection.subject else [])]
+    return ActivityScreen(
+        list_deleted_runs(reader, None, limit_count),
+        changes,
+        selection,
+        list_subject_names(reader, subjects),
+        list_actors(reader),
+        [(action, label_action(action)) for action in list_actions(reader)],
+        list_tokens(reader).rows if has_tokens else (),
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, redirect, render_template, request
+from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from compileboard.app.db import get_reader, get_settings, restore_deleted_run
+from compileboard.app.db import get_reader, get_settings, restore_deleted_run, revoke_by_id
+from compileboard.app.queries.dashboard.activity import AuditFilter
 from compileboard.app.queries.page import check_limit
 from compileboard.app.screens.dashboard.activity import build_activity, label_action
+from compileboard.app.web.access import may, needs
 from compileboard.app.web.filters import run_url
 
 blueprint = Blueprint("activity", __name__)
@@ -18,9 +20,17 @@ def index() -> str:
     """Show deleted runs and changes."""
     reader = get_reader()
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    subject = request.args.get("subject") or None
-    screen = build_activity(reader, subject, request.args.get("cursor"), limit)
+    selection = AuditFilter(*(request.args.get(name) or None for name in ("subject", "actor", "action")))
+    screen = build_activity(reader, selection, request.args.get("cursor"), limit, has_tokens=may("admin"))
     return render_template("activity/index.html", screen=screen, label_action=label_action)
+
+
+@blueprint.post("/tokens/<token_id>/revoke")
+@needs("admin")
+def revoke(token_id: str) -> Response:
+    """Revoke a token and end its logins."""
+    revoke_by_id(token_id)
+    return redirect(url_for("activity.index", _anchor="tokens"), 303)
 
 
 @blueprint.post("/runs/<run_id>/restore")

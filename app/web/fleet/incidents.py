@@ -32,6 +32,7 @@ from compileboard.app.screens.fleet.incidents import (
     build_incident,
     build_incidents,
 )
+from compileboard.app.web.access import choose_author, describe_author
 from compileboard.collectors.store.dashboard.incidents import AUTHOR_LIMIT, TEXT_LIMIT, save_comment
 
 blueprint = Blueprint("incidents", __name__)
@@ -89,8 +90,9 @@ def add_comment(incident_id: str) -> Response:
     """Save a person's action on an incident or comment; one that cannot be saved comes back with what was typed."""
     typed = {key: request.form.get(key, "") for key in ("action", "author", "text")}
     try:
-        with writing(f"incident.{typed['action'][:20]}", incident_id, f"by {typed['author'][:AUTHOR_LIMIT]}") as writer:
-            saved = save_comment(writer, incident_id, typed["action"], author=typed["author"], text=typed["text"])
+        author = choose_author(typed["author"])
+        with writing(f"incident.{typed['action'][:20]}", incident_id, describe_author(author[:AUTHOR_LIMIT])) as writer:
+            saved = save_comment(writer, incident_id, typed["action"], author=author, text=typed["text"])
     except ValueError as error:
         screen = build_incident(get_reader(), get_engine(), incident_id, get_clock())
         if screen is None:

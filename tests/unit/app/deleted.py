@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
+from compileboard.collectors.store.dashboard.tokens import create_token
 from compileboard.collectors.store.dashboard.trash import delete_run
 from tests.unit.app.seed import add_run
 
@@ -20,3 +21,5 @@ def delete_and_audit(store: sqlite3.Connection) -> None:
         add_run(store, f"D{number}")
         delete_run(store, f"D{number}", now_us=1_795_000_000_000_000 + number)
         record_action(store, "run.delete", f"D{number}", origin, detail=None if number else "of no use")
+    for name in ("ann", "box-1", "box-2"):
+        create_token(store, name, ("ingest",), created_by="ann@box")

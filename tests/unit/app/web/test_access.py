@@ -18,8 +18,10 @@ from compileboard.app.cli.main import main
 from compileboard.app.settings import Settings
 from compileboard.app.web import login
 from compileboard.app.web.access import IDLE_US, SESSION_US
+from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.dashboard.tokens import SECRET, create_token, hash_secret, revoke_token
 from tests.unit.app.seed import add_run
+from tests.unit.app.series_changes import keep, make_change
 
 Serve = Callable[..., FlaskClient]
 PIN = "/runs/R1/annotate"
@@ -301,3 +303,41 @@ def test_commands_make_list_and_revoke(
     assert main(["token", "revoke", "box 1", *db]) == 2
     actions = [row[0] for row in store.execute("select action from audit order by id")]
     assert actions == ["token.create", "token.revoke"] and secret not in "\n".join(store.iterdump())
+
+
+def test_a_comment_is_signed_by_the_login(serve: Serve, store: sqlite3.Connection) -> None:
+    keep(store, make_change())
+    client, address = serve(reading="open"), f"/api/v1/incidents/{'f' * 16}/comment"
+    headers = _bearer(_make(store, "write", "Ann"))
+    assert client.post(address, json={"text": "hm", "author": "Bob"}, headers=headers).status_code == 400
+    comments = client.post(address, json={"text": "hm"}, headers=headers).json["data"]["comments"]
+    assert [(comment["author"], comment["text"]) for comment in comments] == [("Ann", "hm")]
+    page = client.get(f"/incidents/{'f' * 16}", headers=headers).text
+    assert "As <b>Ann</b>" in page and 'name="author"' not in page
+    reader = client.get(f"/incidents/{'f' * 16}").text
+    assert 'name="action"' not in reader and "Log in" in reader
+
+
+def test_tokens_are_seen_and_revoked_by_an_admin_alone(serve: Serve, store: sqlite3.Connection) -> None:
+    client, admin, writer = serve(), _bearer(_make(store, "admin", "root")), _bearer(_make(store, "write", "w"))
+    token_id = writer["Authorization"][10:20]
+    assert 'id="tokens"' in client.get("/activity", headers=admin).text
+    assert 'id="tokens"' not in client.get("/activity", headers=writer).text
+    assert client.get("/api/v1/tokens", headers=writer).status_code == 403
+    assert client.post(f"/tokens/{token_id}/revoke", headers=writer).status_code == 403
+    assert client.post(f"/tokens/{token_id}/revoke", headers=admin).status_code == 303
+    assert client.get("/api/v1/runs", headers=writer).status_code == 401
+    states = {row["name"]: row["state"] for row in client.get("/api/v1/tokens", headers=admin).json["data"]}
+    assert states == {"root": "live", "w": "revoked"}
+    assert client.post(f"/api/v1/tokens/{token_id}/revoke", headers=admin).status_code == 404
+
+
+def test_activity_is_narrowed_to_a_person_an_action_and_a_run(serve: Serve, store: sqlite3.Connection) -> None:
+    client, headers = serve(reading="open"), _bearer(_make(store, "write", "Ann"))
+    client.post(PIN, data={"pinned": "1"}, headers=headers)
+    client.post("/runs/R1/delete", headers=headers)
+    record_action(store, "run.restore", "R2", ActionOrigin("command", "bob@box"))
+    for query, count in (("actor=Ann", 2), ("actor=Ann&action=run.delete", 1), ("subject=R2", 1), ("actor=none", 0)):
+        assert len(client.get(f"/api/v1/audit?{query}").json["data"]) == count
+        assert client.get(f"/activity?{query}").text.count('data-label="By"><a') == count
+    assert 'data-label="By">Ann</td>' in client.get("/activity").text  # who deleted it

@@ -143,6 +143,8 @@ CHANGES = (
     "/api/v1/imports",
     "/api/v1/incidents/F1/comment",
     "/api/v1/deleted_runs/R1/restore",
+    "/tokens/T1/revoke",
+    "/api/v1/tokens/T1/revoke",
 )
 
 
@@ -153,7 +155,7 @@ def test_beyond_this_machine_a_change_needs_a_token(database: Path, store: sqlit
     assert (closed.status_code, "needs a token" in closed.text) == (401, True)
     assert closed.headers["WWW-Authenticate"] == 'Bearer realm="CompileBoard"'
     assert store.execute("select count(*) from run_annotations").fetchone()[0] == 0
-    secret = create_token(store, "ann", ("write",), created_by="me")
+    secret = create_token(store, "ann", ("admin",), created_by="me")
     opened = client.post(address, data={}, headers={"Authorization": f"Bearer {secret}"})
     assert opened.status_code not in (401, 403)
 
@@ -164,7 +166,7 @@ def test_every_address_that_changes_something_is_among_those_tested() -> None:
     posts -= {"/login", "/logout"}
     assert len(posts) == len(CHANGES) + 3  # of incidents the API has four alike
     assert all(
-        rule.endswith(("annotate", "delete", "restore", "imports", "<incident_id>")) or "incidents" in rule
+        rule.endswith(("annotate", "delete", "restore", "revoke", "imports", "<incident_id>")) or "incidents" in rule
         for rule in posts
     )
 
