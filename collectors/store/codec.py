@@ -81,6 +81,14 @@ def unpack(blob: bytes) -> str:
 
     Raises: ValueError if the blob is damaged or of a later version.
     """
+    return _text(unpack_bytes(blob))
+
+
+def unpack_bytes(blob: bytes) -> bytes:
+    """Read back the bytes that were packed.
+
+    Raises: ValueError if the blob is damaged or of a later version.
+    """
     way, body = blob[:1], blob[1:]
     if way in (ZSTD, ZSTD_PRIMED):
         return _expand_zstd(body, way == ZSTD_PRIMED)
@@ -93,7 +101,7 @@ def unpack(blob: bytes) -> str:
         raise ValueError(f"a stored text is damaged: {error}") from None
     if not expander.eof:
         raise ValueError("a stored text is damaged: it breaks off")
-    return _text(text)
+    return text
 
 
 def measure_unpacked(blob: bytes, most: int) -> int:
@@ -127,9 +135,9 @@ def _text(body: bytes) -> str:
         return body.decode("utf-8", "surrogatepass").encode("utf-8", "replace").decode()
 
 
-def _expand_zstd(body: bytes, primed: bool) -> str:
+def _expand_zstd(body: bytes, primed: bool) -> bytes:
     zstd = _zstd()
     try:
-        return _text(bytes(zstd.expanders[primed].decompress(body)))
+        return bytes(zstd.expanders[primed].decompress(body))
     except zstd.error as error:
         raise ValueError(f"a stored text is damaged: {error}") from None

@@ -26,7 +26,7 @@ create index sessions_token on sessions (token_id);
 
 -- What recorders on boxes send, by run and recorder. Offset and checksum move in the transaction of their events.
 create table streams (
-  run_id text not null,               -- a run that was deleted keeps none
+  run_id text not null,               -- those of a deleted run wait with it: restored, it goes on
   stream_id text not null,
   token_id text,                      -- who began it, and alone may go on; null where no token was asked for
   stored_bytes integer not null,
@@ -48,3 +48,10 @@ create table dropped_texts (
   digest blob not null,
   primary key (run_id, digest)
 ) strict, without rowid;
+
+-- Texts that came before what refers to them; none is dropped within a day.
+create table sent_texts (
+  digest blob primary key,
+  received_us integer not null
+) strict, without rowid;
+create index sent_texts_received on sent_texts (received_us);

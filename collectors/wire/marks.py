@@ -148,7 +148,7 @@ def _load_count(value: Json) -> Any:
 
 
 def _load_text(value: Json) -> Any:
-    return value if isinstance(value, str) else _WRONG
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else _WRONG
 
 
 def _load_rejects(value: Json) -> Any:
@@ -161,7 +161,7 @@ def _load_rejects(value: Json) -> Any:
         count, line, example = row
         if _WRONG in (_load_count(count), _or_none(_load_count)(line), _or_none(_load_text)(example)):
             return _WRONG
-        rejects.by_kind[kind] = Reject(count, line, example)
+        rejects.by_kind[kind] = Reject(count, line, _or_none(_load_text)(example))
     return rejects
 
 
@@ -173,7 +173,7 @@ def _load_excerpts(value: Json) -> Any:
             return _WRONG
         if _WRONG in (_load_text(row[0]), _load_count(row[1]), *map(_load_text, row[2])):
             return _WRONG
-    return [(file, line, tuple(lines)) for file, line, lines in value]
+    return [(_load_text(file), line, tuple(map(_load_text, lines))) for file, line, lines in value]
 
 
 def _load_pieces(value: Json) -> Any:

@@ -26,6 +26,8 @@ from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.publications import publish_removal, publish_run
 from compileboard.collectors.store.search_index import remove_run_words
+from compileboard.collectors.store.streams.rows import forget_run_streams
+from compileboard.collectors.store.streams.texts import drop_unused_texts, list_old_texts
 from compileboard.collectors.store.suggestions import renew_suggestions
 
 WEEK_US = 7 * 86_400 * 1_000_000
@@ -50,8 +52,9 @@ TEXTS = (  # what points to one
     *(("repros", "program_id"), ("repros", "dynamo_program_id")),
 )
 _IN_USE = " union all ".join(f"select {column} from {table} where {column} is not null" for table, column in TEXTS)  # noqa: S608
-DROP_TEXTS = (
-    f"delete from payloads where id not in ({_IN_USE} union all select id from temp.trashed_texts)",  # noqa: S608
+DROP_TEXTS = (  # what a box sent before its events stays
+    f"delete from payloads where id not in ({_IN_USE} union all select id from temp.trashed_texts) "  # noqa: S608
+    "and digest not in (select digest from sent_texts)",
     "delete from commits where not exists (select 1 from runs where git_commit is not null)",
 )
 
@@ -207,9 +210,15 @@ def prune_trash(connection: sqlite3.Connection, *, age_us: int = WEEK_US, now_us
                 """,
                 {"id": run_id},
             )
+            forget_run_streams(connection, run_id)
         _sweep(connection, database)
+        old_texts = list_old_texts(connection, now_us)
+        if pruned or old_texts:
+            _list_trashed_texts(connection, database)
         if pruned:
-            _drop_texts(connection, database)
+            for statement in DROP_TEXTS:
+                connection.execute(statement)
+        drop_unused_texts(connection, old_texts)
     checkpoint(connection)
     return pruned
 
@@ -473,8 +482,8 @@ def _sweep(connection: sqlite3.Connection, database: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def _drop_texts(connection: sqlite3.Connection, database: str) -> None:
-    """Drop the texts that neither a run nor the rest of the trash points to."""
+def _list_trashed_texts(connection: sqlite3.Connection, database: str) -> None:
+    """List the texts that the trash points to, in a table of this connection."""
     connection.execute("create temp table if not exists trashed_texts (id integer primary key)")
     connection.execute("delete from temp.trashed_texts")
     for path in trash_path(database, "").parent.glob("*.db"):
@@ -483,5 +492,3 @@ def _drop_texts(connection: sqlite3.Connection, database: str) -> None:
                 with suppress(sqlite3.OperationalError):
                     rows = trash.execute(f"select {column} from {table} where {column} is not null")  # noqa: S608
                     connection.executemany("insert or ignore into temp.trashed_texts values (?)", rows)
-    for statement in DROP_TEXTS:
-        connection.execute(statement)

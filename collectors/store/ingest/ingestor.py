@@ -79,8 +79,11 @@ class Ingestor:
         *,
         now_us: int | None = None,
         also: Callable[[IngestResult], None] = lambda result: None,
+        last: Callable[[], None] = lambda: None,
     ) -> IngestResult:
         """Record a batch of one run's events in one transaction, with what `also` writes of the result.
+
+        What `last` writes is no change of the run.
 
         An event that the store cannot take is refused alone: the batch is then recorded anew, each event behind a
         savepoint of its own, and the result lists what was refused.
@@ -91,9 +94,9 @@ class Ingestor:
         now_us = time.time_ns() // 1000 if now_us is None else now_us
         batch = list(events)
         try:
-            return self._record(run_id, batch, now_us, also, self._ingest_batch)
+            return self._record(run_id, batch, now_us, also, last, self._ingest_batch)
         except _OddEventError:
-            return self._record(run_id, batch, now_us, also, self._ingest_each)
+            return self._record(run_id, batch, now_us, also, last, self._ingest_each)
 
     def _record(
         self,
@@ -101,6 +104,7 @@ class Ingestor:
         batch: list[Event],
         now_us: int,
         also: Callable[[IngestResult], None],
+        last: Callable[[], None],
         write: Callable[[str, list[Event], int, IngestResult], None],
     ) -> IngestResult:
         result = IngestResult()
@@ -113,17 +117,18 @@ class Ingestor:
                 try:
                     write(run_id, batch, now_us, result)
                 except Exception as error:
-                    if _is_of_an_event(error):
+                    if is_of_an_event(error):
                         raise _OddEventError from error
                     raise
                 also(result)
                 if self.connection.total_changes > before:
                     publish_run(self.connection, run_id)
+                last()
         except sqlite3.Error as error:
-            self._forget()
+            self.forget()
             raise explain(error, self.path) from error
         except BaseException:
-            self._forget()
+            self.forget()
             raise
         return result
 
@@ -135,19 +140,19 @@ class Ingestor:
             try:
                 self._ingest_batch(run_id, [event], now_us, single)
             except Exception as error:
-                if not _is_of_an_event(error):
+                if not is_of_an_event(error):
                     raise
                 self.connection.execute("rollback to event")
-                self._forget()
-                result.refused.append(RefusedEvent(event, _reason(error)))
+                self.forget()
+                result.refused.append(RefusedEvent(event, describe_refusal(error)))
             else:
                 result.new_count += single.new_count
                 result.known_count += single.known_count
                 result.clashing += single.clashing
             self.connection.execute("release event")
 
-    def _forget(self) -> None:
-        """Drop what is remembered of the database: it may have been rolled back."""
+    def forget(self) -> None:
+        """Drop what is remembered of the database: it may have been rolled back, or written by others."""
         for cache in (self.frames, self.stacks, self.traces):
             cache.forget()
 
@@ -185,15 +190,16 @@ class Ingestor:
         batch.totals.flush()
         self.traces.flush()
         if result.new_count:
-            self._beat(run_id, now_us)
+            self.beat(run_id, now_us)
 
     def touch(self, run_id: str, *, now_us: int | None = None) -> None:
         """Save that the run's recorder is alive."""
         now_us = time.time_ns() // 1000 if now_us is None else now_us
         with write_transaction(self.connection):
-            self._beat(run_id, now_us)
+            self.beat(run_id, now_us)
 
-    def _beat(self, run_id: str, now_us: int) -> None:
+    def beat(self, run_id: str, now_us: int) -> None:
+        """Save, in a transaction of the caller, that the run's recorder is alive."""
         self.connection.execute(
             "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
             {"id": run_id, "now_us": now_us},
@@ -328,14 +334,14 @@ class Ingestor:
         )
 
 
-def _is_of_an_event(error: Exception) -> bool:
+def is_of_an_event(error: Exception) -> bool:
     """Return True if an error is about what an event holds: a value, its type, its size."""
     if isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError:
         return False  # malformed, not a database
     return not isinstance(error, _NOT_OF_AN_EVENT)
 
 
-def _reason(error: Exception) -> str:
+def describe_refusal(error: Exception) -> str:
     """Return why an event was refused; SQLite's own words name its parameters by number."""
     if isinstance(error, sqlite3.Error):
         return "a value that its column cannot hold"

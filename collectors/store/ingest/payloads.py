@@ -26,10 +26,10 @@ class Pending:
 
     __slots__ = ("_future", "_packed", "row_id")
 
-    def __init__(self, packed: _Packed | None, future: Future[_Packed] | None) -> None:
+    def __init__(self, packed: _Packed | None, future: Future[_Packed] | None, row_id: int = 0) -> None:
         self._packed = packed
         self._future = future
-        self.row_id = 0
+        self.row_id = row_id
 
     def packed(self) -> _Packed:
         """Wait until the text is packed."""
@@ -37,6 +37,19 @@ class Pending:
             assert self._future is not None
             self._packed = self._future.result()
         return self._packed
+
+
+class TextReference(str):
+    """A text that has its row already."""
+
+    row_id: int
+
+    @classmethod
+    def of(cls, row_id: int) -> TextReference:
+        """Refer to a row."""
+        text = cls()
+        text.row_id = row_id
+        return text
 
 
 class PayloadRows:
@@ -55,6 +68,8 @@ class PayloadRows:
 
     def add(self, text: str) -> Pending:
         """Add a text."""
+        if isinstance(text, TextReference):
+            return Pending(None, None, text.row_id)
         if len(text) < _AT_ONCE_BYTES:
             pending = Pending(self._pack(text), None)
         else:

@@ -135,6 +135,54 @@ def save_run_rejects(connection: sqlite3.Connection, run_id: str, rejects: Itera
     )
 
 
+def add_run_rejects(connection: sqlite3.Connection, run_id: str, rejects: Iterable[RejectRow]) -> None:
+    """Add what of a stream could not be stored, in the transaction that moves the stream; none where no run is."""
+    connection.executemany(
+        """
+        insert into run_rejects (run_id, file_name, kind, reject_count, first_line, example)
+        select :run_id, :file_name, :kind, :reject_count, :first_line, :example
+        from runs
+        where id = :run_id
+        on conflict (run_id, file_name, kind) do update set reject_count = reject_count + excluded.reject_count
+        """,
+        [{"run_id": run_id, **row} for row in rejects],
+    )
+
+
+def save_log_read(
+    connection: sqlite3.Connection, run_id: str, values: Mapping[str, Any], rejects: Iterable[RejectRow]
+) -> None:
+    """Save how far the log of a process of a run is read, as its box tells: whole counts, of which the last hold."""
+    saved = connection.execute(
+        """
+        insert into logs
+          (process_id, run_id, name, file_name, size_bytes, end_offset_bytes, line_count, record_count, payloads,
+           redacted, last_us, read_us)
+        select
+          :process_id, :run_id, :name, :name, :end_bytes, :end_bytes, :line_count, :record_count, 'kept', 0, :last_us,
+          :read_us
+        from processes
+        where id = :process_id and run_id = :run_id
+        on conflict (process_id) do update set
+          size_bytes = excluded.size_bytes, end_offset_bytes = max(excluded.end_offset_bytes, end_offset_bytes),
+          line_count = excluded.line_count, record_count = excluded.record_count,
+          last_us = coalesce(excluded.last_us, last_us), read_us = excluded.read_us
+        where excluded.size_bytes >= coalesce(size_bytes, 0)
+        """,
+        {**values, "run_id": run_id},
+    ).rowcount
+    if saved:
+        replace_rejects(connection, values["process_id"], rejects)
+
+
+def advance_logs(connection: sqlite3.Connection, ends: Mapping[str, int]) -> None:
+    """Save that the records of logs are stored up to there, whatever their batch."""
+    connection.executemany(
+        "update logs set end_offset_bytes = max(end_offset_bytes, ?) where process_id = ?",
+        [(end, process_id) for process_id, end in ends.items()],
+    )
+
+
 LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_version", "gpu_name")
 
 
@@ -185,26 +233,46 @@ PIECE_BYTES = 1 << 20
 def save_trace_file(connection: sqlite3.Connection, run_id: str, path: Path) -> None:
     """Store a trace log whole, replacing a shorter copy of it."""
     size_bytes = path.stat().st_size
-    key = {"run_id": run_id, "name": path.name, "size_bytes": size_bytes}
-    known = connection.execute(
-        "select size_bytes from trace_files where run_id = :run_id and name = :name", key
-    ).fetchone()
-    if known is not None and known["size_bytes"] >= size_bytes:
-        return
-    with write_transaction(connection), path.open("rb") as file:
-        if connection.execute("select 1 from runs where id = :run_id", key).fetchone() is None:
-            return  # a deleted run
-        connection.execute("delete from trace_files where run_id = :run_id and name = :name", key)
+    with path.open("rb") as file, write_transaction(connection):
+        if begin_trace_file(connection, run_id, path.name, size_bytes):
+            pieces = iter(lambda: file.read(PIECE_BYTES), b"")
+            packed = (zlib.compress(piece, 6) for piece in pieces)
+            save_trace_pieces(connection, run_id, path.name, size_bytes, 0, packed)
+
+
+def begin_trace_file(connection: sqlite3.Connection, run_id: str, name: str, size_bytes: int) -> bool:
+    """Make a trace log's row; return False where the run is not there, or has as long a copy already."""
+    return bool(
         connection.execute(
-            "insert into trace_files (run_id, name, size_bytes) values (:run_id, :name, :size_bytes)", key
-        )
-        position = 0
-        while piece := file.read(PIECE_BYTES):
-            connection.execute(
-                "insert into trace_pieces (run_id, name, position, body) values (:run_id, :name, :position, :body)",
-                {**key, "position": position, "body": zlib.compress(piece, 6)},
-            )
-            position += 1
+            """
+            insert into trace_files (run_id, name, size_bytes)
+            select :run_id, :name, :size_bytes
+            from runs
+            where id = :run_id
+            on conflict (run_id, name) do update set size_bytes = excluded.size_bytes
+            where excluded.size_bytes > size_bytes
+            """,
+            {"run_id": run_id, "name": name, "size_bytes": size_bytes},
+        ).rowcount
+    )
+
+
+def save_trace_pieces(
+    connection: sqlite3.Connection, run_id: str, name: str, size_bytes: int, position: int, packed: Iterable[bytes]
+) -> None:
+    """Store pieces, compressed by zlib, of a trace log of that size; not where another copy is there."""
+    connection.executemany(
+        """
+        insert or replace into trace_pieces (run_id, name, position, body)
+        select run_id, name, :position, :body
+        from trace_files
+        where run_id = :run_id and name = :name and size_bytes = :size_bytes
+        """,
+        (
+            {"run_id": run_id, "name": name, "size_bytes": size_bytes, "position": number, "body": body}
+            for number, body in enumerate(packed, position)
+        ),
+    )
 
 
 def add_result_file(connection: sqlite3.Connection, values: Mapping[str, Any]) -> None:

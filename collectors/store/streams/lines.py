@@ -1,0 +1,190 @@
+"""Lines of one request, read before the write lock is taken: events, marks, and what is neither."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compileboard.collectors.contract.events import ArtifactSeen, Event, Json
+from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.store.codec import unpack, unpack_bytes
+from compileboard.collectors.store.ingest.payloads import TextReference
+from compileboard.collectors.store.streams.rows import Stream
+from compileboard.collectors.store.streams.texts import find_texts, list_dropped, read_text
+from compileboard.collectors.wire.lines import (
+    LARGEST_LINE_BYTES,
+    MOST_PIECES,
+    TRACE_PIECE_BYTES,
+    UnknownLine,
+    WireError,
+    checksum_of,
+    list_digests,
+    load_line,
+    read_line,
+)
+from compileboard.collectors.wire.marks import Mark, StreamEnd, TracePieces, load_mark
+
+try:
+    import orjson
+
+    parse: Callable[[bytes], Any] | None = orjson.loads
+except ImportError:
+    parse = None
+
+MOST_LINES = 20_000
+MOST_TEXT_BYTES = 256 << 20  # of what is read whole for one request; artifacts' texts are not
+_MOST_NUMBER = 2**63
+
+
+class TooManyLines(Exception):
+    """A request of more lines or longer texts than one may have."""
+
+
+class StreamDiffers(Exception):
+    """What is stored of a stream is not what its box has."""
+
+
+class TextsMissing(Exception):
+    """Texts that lines refer to and that neither came nor were dropped."""
+
+    def __init__(self, digests: list[str]) -> None:
+        super().__init__(f"{len(digests)} texts have to come first")
+        self.digests = digests
+
+
+@dataclass
+class StreamLines:
+    """Lines that go on where a stream ends: what they tell, and how far it is stored then."""
+
+    stream: Stream
+    size_bytes: int
+    checksum: int
+    events: list[Event] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    rejects: Rejects = field(default_factory=Rejects)
+    generations: dict[int, int] = field(default_factory=dict)  # by the id() of an event of a log
+    digests: set[str] = field(default_factory=set)
+    pieces: dict[int, list[bytes]] = field(default_factory=dict)  # of a kept trace log, by the id() of its mark
+    dropped_text_count: int = 0
+
+
+def read_lines(connection: sqlite3.Connection, stream: Stream, lines: bytes) -> StreamLines:
+    """Read whole lines that go on where a stream ends. A line that is none is a reject.
+
+    Raises: UnknownLine, TooManyLines, TextsMissing, StreamDiffers.
+    """
+    read = StreamLines(stream, len(lines), checksum_of(lines, stream.checksum))
+    bodies = list(_read_bodies(read, lines))
+    texts = _Texts(connection, stream.run_id, read.digests)
+    for end, body in bodies:
+        try:
+            if "mark" in body:
+                _add_mark(read, load_mark(body), lines[:end], texts)
+            else:
+                _add_event(read, body, texts)
+        except UnknownLine:
+            raise
+        except ValueError as error:
+            read.rejects.add("bad_event", None, str(error))
+    return read
+
+
+def _read_bodies(read: StreamLines, lines: bytes) -> Iterable[tuple[int, Mapping[str, Json]]]:
+    """Yield each line as an object, with where it begins."""
+    line_count = lines.count(b"\n")
+    if line_count > MOST_LINES:
+        raise TooManyLines(f"{line_count:,} lines; expected {MOST_LINES:,} at most in one request")
+    begin = 0
+    for line in lines.split(b"\n")[:-1]:
+        try:
+            if len(line) > LARGEST_LINE_BYTES:
+                raise WireError(f"a line of {len(line):,} bytes; expected {LARGEST_LINE_BYTES:,} at most")
+            body = read_line(line, parse) if parse else read_line(line)
+            digests = list_digests(body)
+        except UnknownLine:
+            raise
+        except WireError as error:
+            read.rejects.add("bad_event", None, str(error))
+        else:
+            read.digests.update(digests)
+            yield begin, body
+        begin += len(line) + 1
+
+
+class _Texts:
+    """The texts that the lines of a request refer to."""
+
+    def __init__(self, connection: sqlite3.Connection, run_id: str, digests: set[str]) -> None:
+        self._connection = connection
+        self.rows = find_texts(connection, digests)
+        missing = digests - self.rows.keys()
+        lacking = missing - list_dropped(connection, run_id, missing) if missing else missing
+        if lacking:
+            raise TextsMissing(sorted(lacking))
+        self._texts: dict[str, str] = {}
+        self._read_bytes = 0
+
+    def pack_pieces(self, mark: TracePieces) -> list[bytes]:
+        """Return the pieces of a trace log as they are stored."""
+        rows = [self.rows[digest] for digest in mark.pieces]
+        if len(rows) > MOST_PIECES or any(row.size_bytes > TRACE_PIECE_BYTES for row in rows):
+            raise WireError(f"{mark.name[:80]}: expected {MOST_PIECES} pieces of {TRACE_PIECE_BYTES:,} bytes at most")
+        self._count(sum(row.size_bytes for row in rows))
+        return [zlib.compress(unpack_bytes(read_text(self._connection, row)), 6) for row in rows]
+
+    def _count(self, size_bytes: int) -> None:
+        self._read_bytes += size_bytes
+        if self._read_bytes > MOST_TEXT_BYTES:
+            raise TooManyLines(f"texts of more than {MOST_TEXT_BYTES >> 20} MiB; send fewer lines at once")
+
+    def refer(self, digest: str) -> str | None:
+        """Return what stands for a text that is stored as it is."""
+        row = self.rows.get(digest)
+        return None if row is None else TextReference.of(row.id)
+
+    def read(self, digest: str) -> str | None:
+        """Read a text."""
+        row = self.rows.get(digest)
+        if row is None:
+            return None
+        if digest not in self._texts:
+            self._count(row.size_bytes)
+            self._texts[digest] = unpack(read_text(self._connection, row))
+        return self._texts[digest]
+
+
+def _add_event(read: StreamLines, body: Mapping[str, Json], texts: _Texts) -> None:
+    dropped_count = sum(digest not in texts.rows for digest in list_digests(body))
+    event = load_line(body, texts.refer if body["kind"] == ArtifactSeen.KIND else texts.read)
+    is_named = isinstance(event.process_id, str) and event.process_id.isprintable()
+    if not is_named or not _is_number(event.sequence) or not _is_number(event.time_us):
+        raise WireError(f"a {event.KIND} event has an impossible process, number or time")
+    generation = body.get("generation")
+    if generation is not None:
+        if not _is_number(generation):
+            raise WireError(f"a {event.KIND} event of generation {str(generation)[:80]!r}")
+        read.generations[id(event)] = generation
+    read.events.append(event)
+    read.dropped_text_count += dropped_count
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and -_MOST_NUMBER <= value < _MOST_NUMBER
+
+
+def _add_mark(read: StreamLines, mark: Mark, before: bytes, texts: _Texts) -> None:
+    stream = read.stream
+    if isinstance(mark, StreamEnd):
+        size_bytes, checksum = stream.stored_bytes + len(before), checksum_of(before, stream.checksum)
+        if (mark.size_bytes, mark.checksum) != (size_bytes, checksum):
+            raise StreamDiffers(f"{size_bytes:,} bytes are stored; the box has {mark.size_bytes:,}, or others")
+    if isinstance(mark, TracePieces):
+        lost_count = sum(digest not in texts.rows for digest in mark.pieces)
+        read.dropped_text_count += lost_count
+        if lost_count:
+            return  # a log with a hole is none
+        read.pieces[id(mark)] = texts.pack_pieces(mark)
+    read.marks.append(mark)

@@ -1,0 +1,224 @@
+"""Store the lines of streams: a request in one transaction, with how far its stream is stored then."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from compileboard.collectors.contract.events import Event, RunEnded, RunStarted, SpanSeen
+from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent, Rejects
+from compileboard.collectors.fixes.recorded import SourceLines
+from compileboard.collectors.store.connection import checkpoint, write_transaction
+from compileboard.collectors.store.ingest.frames import LoggedFrames
+from compileboard.collectors.store.ingest.ingestor import Ingestor, describe_refusal, is_of_an_event
+from compileboard.collectors.store.ingest.source_files import (
+    RejectRow,
+    add_run_rejects,
+    advance_logs,
+    begin_trace_file,
+    find_logs,
+    list_rejects,
+    save_log_read,
+    save_run_rejects,
+    save_trace_pieces,
+)
+from compileboard.collectors.store.source_excerpts import save_source_lines
+from compileboard.collectors.store.streams.lines import StreamLines
+from compileboard.collectors.store.streams.rows import (
+    Stream,
+    StreamMoved,
+    forget_stream,
+    get_stream,
+    save_stream,
+)
+from compileboard.collectors.store.streams.texts import use_texts
+from compileboard.collectors.wire.marks import Beat, LogRead, Mark, SourceRead, SpoolRejects, StreamEnd, TracePieces
+
+REMEMBERED = 32  # runs whose compiles are known by heart
+CHECKPOINT_BYTES = 16 << 20  # of lines: the write-ahead log must not grow with them
+
+
+class RunDeleted(Exception):
+    """The run of a stream was deleted."""
+
+
+@dataclass
+class _KnownRun:
+    """What is remembered of a run, as long as nobody else changes it."""
+
+    ingestor: Ingestor
+    generations: dict[int, int]  # of the events that are stored now, by their id()
+    process_ids: set[str] = field(default_factory=set)
+    pub: int | None = None
+
+
+@dataclass
+class _SortedEvents:
+    """Events to be stored, those that name a process of another run, and how far logs are stored with them."""
+
+    events: list[Event] = field(default_factory=list)
+    foreign: list[RefusedEvent] = field(default_factory=list)
+    log_ends: dict[str, int] = field(default_factory=dict)
+
+
+class StreamWriter:
+    """The writer of streams through one connection; one request at a time."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self.connection = connection
+        self.path = path
+        self._known: OrderedDict[str, _KnownRun] = OrderedDict()
+        self._unfolded_bytes = 0
+
+    def store(self, lines: StreamLines) -> Stream:
+        """Store lines whole, and return their stream behind them.
+
+        Raises: RunDeleted; StreamMoved if another request of the stream was stored meanwhile; StoreError in words.
+        """
+        before = lines.stream
+        current = get_stream(self.connection, before.run_id, before.stream_id)
+        if (current.stored_bytes if current else 0) != before.stored_bytes:
+            raise StreamMoved(f"stream {before.stream_id} of run {before.run_id} was written by another request")
+        known = self._recall(before.run_id)
+        known.generations.clear()
+        known.generations.update(lines.generations)
+        part = self._sort_out(known, before.run_id, lines)
+        now_us = time.time_ns() // 1000
+
+        def save_marks(result: IngestResult) -> None:
+            lines.rejects.add_refused([*part.foreign, *result.refused])
+            _count_clashing(lines.rejects, result.clashing)
+            self._save_marks(lines)
+            advance_logs(self.connection, part.log_ends)
+
+        def save_place() -> None:
+            save_stream(self.connection, _advance(lines, now_us), before.stored_bytes)
+            known.ingestor.beat(before.run_id, now_us)
+
+        result = known.ingestor.ingest(before.run_id, part.events, now_us=now_us, also=save_marks, last=save_place)
+        if result.deleted_run:
+            self._known.pop(before.run_id, None)
+            raise RunDeleted(before.run_id)
+        known.pub = self._read_pub(before.run_id)
+        self._unfolded_bytes += lines.size_bytes
+        if self._unfolded_bytes >= CHECKPOINT_BYTES:
+            checkpoint(self.connection)
+            self._unfolded_bytes = 0
+        return _advance(lines, now_us)
+
+    def restart(self, stream: Stream) -> None:
+        """Forget how far a stream is stored."""
+        with write_transaction(self.connection):
+            forget_stream(self.connection, stream.run_id, stream.stream_id)
+
+    def _recall(self, run_id: str) -> _KnownRun:
+        known = self._known.pop(run_id, None)
+        if known is None:
+            generations: dict[int, int] = {}
+            frames = LoggedFrames(self.connection, lambda event: generations.get(id(event)))
+            known = _KnownRun(Ingestor(self.connection, self.path, frames), generations)
+        elif known.pub is None or known.pub != self._read_pub(run_id):
+            known.ingestor.forget()
+            known.process_ids.clear()
+        self._known[run_id] = known
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return known
+
+    def _read_pub(self, run_id: str) -> int | None:
+        row = self.connection.execute("select pub from runs where id = :id", {"id": run_id}).fetchone()
+        return None if row is None else row["pub"]
+
+    def _sort_out(self, known: _KnownRun, run_id: str, lines: StreamLines) -> _SortedEvents:
+        """Leave out what is stored of logs: their spans have no number of their own."""
+        logged = {event.process_id for event in lines.events if id(event) in lines.generations}
+        ends = {process_id: log.end_offset_bytes for process_id, log in find_logs(self.connection, logged).items()}
+        part = _SortedEvents()
+        for event in lines.events:
+            if event.process_id not in known.process_ids:
+                if self._is_foreign(run_id, event.process_id):
+                    part.foreign.append(RefusedEvent(event, "its process is of another run"))
+                    continue
+                known.process_ids.add(event.process_id)
+            if isinstance(event, SpanSeen) and id(event) in lines.generations:
+                if event.sequence < ends.get(event.process_id, 0):
+                    continue
+                part.log_ends[event.process_id] = ends[event.process_id] = event.sequence + 1
+            part.events.append(event)
+        return part
+
+    def _is_foreign(self, run_id: str, process_id: str) -> bool:
+        for query in (
+            "select 1 from processes where id = ? and run_id <> ?",
+            "select 1 from events where process_id = ? and run_id <> ? limit 1",
+        ):
+            if self.connection.execute(query, (process_id, run_id)).fetchone() is not None:
+                return True
+        return False
+
+    def _save_marks(self, lines: StreamLines) -> None:
+        connection, run_id = self.connection, lines.stream.run_id
+        use_texts(connection, lines.digests)
+        for mark in lines.marks:
+            connection.execute("savepoint mark")
+            try:
+                self._save_mark(run_id, mark, lines)
+            except Exception as error:
+                if not is_of_an_event(error):
+                    raise
+                connection.execute("rollback to mark")
+                lines.rejects.add("refused", None, f"{mark.MARK}: {describe_refusal(error)}")
+            connection.execute("release mark")
+        add_run_rejects(connection, run_id, _list_of_file(lines.stream.stream_id, lines.rejects))
+
+    def _save_mark(self, run_id: str, mark: Mark, lines: StreamLines) -> None:
+        connection = self.connection
+        if isinstance(mark, LogRead):
+            save_log_read(connection, run_id, _describe_log(mark), list_rejects(mark.rejects))
+        elif isinstance(mark, SourceRead):
+            excerpts = (SourceLines(file, first, tuple(code)) for file, first, code in mark.excerpts)
+            save_source_lines(connection, run_id, excerpts)
+        elif isinstance(mark, SpoolRejects):
+            save_run_rejects(connection, run_id, _list_of_file(mark.file_name, mark.rejects))
+        elif isinstance(mark, TracePieces):
+            begin_trace_file(connection, run_id, mark.name, mark.size_bytes)
+            save_trace_pieces(connection, run_id, mark.name, mark.size_bytes, mark.position, lines.pieces[id(mark)])
+
+
+def _list_of_file(file_name: str, rejects: Rejects) -> list[RejectRow]:
+    return [{"file_name": file_name, **row} for row in list_rejects(rejects)]
+
+
+def _describe_log(mark: LogRead) -> Mapping[str, Any]:
+    return vars(mark) | {"read_us": time.time_ns() // 1000}
+
+
+def _count_clashing(rejects: Rejects, clashing: list[Event]) -> None:
+    """Count events whose number another one has; a recorder tells its run's start and end anew."""
+    for event in clashing:
+        if event.sequence >= 0 and not isinstance(event, (RunStarted, RunEnded)):
+            rejects.add("number_taken", None, f"{event.process_id} {event.sequence}: {event.KIND}")
+
+
+def _advance(lines: StreamLines, now_us: int) -> Stream:
+    """Return the stream behind lines."""
+    stream = lines.stream
+    counts = [mark.lost_count for mark in lines.marks if isinstance(mark, (Beat, StreamEnd))]
+    versions = [mark.version for mark in lines.marks if isinstance(mark, Beat) and mark.version]
+    has_ended = any(isinstance(mark, StreamEnd) for mark in lines.marks)
+    return replace(
+        stream,
+        stored_bytes=stream.stored_bytes + lines.size_bytes,
+        checksum=lines.checksum,
+        event_count=stream.event_count + len(lines.events),
+        lost_count=max(stream.lost_count, *counts, 0),
+        dropped_text_count=stream.dropped_text_count + lines.dropped_text_count,
+        version=versions[-1][:80] if versions else stream.version,
+        started_us=stream.started_us or now_us,
+        updated_us=now_us,
+        ended_us=now_us if has_ended else None,
+    )

@@ -1,0 +1,93 @@
+"""What recorders on boxes have sent: a row a stream, which moves with what it holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from compileboard.collectors.store.errors import StoreError
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream as far as it is stored."""
+
+    run_id: str
+    stream_id: str
+    token_id: str | None = None
+    stored_bytes: int = 0
+    checksum: int = 0
+    event_count: int = 0
+    lost_count: int = 0
+    dropped_text_count: int = 0
+    version: str | None = None
+    started_us: int = 0
+    updated_us: int = 0
+    ended_us: int | None = None
+
+
+class StreamMoved(StoreError):
+    """Another request of the same stream was stored meanwhile."""
+
+
+def get_stream(connection: sqlite3.Connection, run_id: str, stream_id: str) -> Stream | None:
+    """Return a stream, None where nothing of it is stored."""
+    row = connection.execute(
+        """
+        select
+          run_id, stream_id, token_id, stored_bytes, checksum, event_count, lost_count, dropped_text_count, version,
+          started_us, updated_us, ended_us
+        from streams
+        where run_id = :run_id and stream_id = :stream_id
+        """,
+        {"run_id": run_id, "stream_id": stream_id},
+    ).fetchone()
+    return Stream(*row) if row else None
+
+
+def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: int) -> None:
+    """Save how far a stream is stored, in the transaction of what it holds.
+
+    Raises: StreamMoved if it was not at `before_bytes` any more.
+    """
+    values: dict[str, Any] = asdict(stream) | {"before_bytes": before_bytes}
+    if before_bytes == 0:
+        connection.execute(
+            """
+            insert or ignore into streams
+              (run_id, stream_id, token_id, stored_bytes, checksum, event_count, lost_count, dropped_text_count,
+               started_us, updated_us)
+            values (:run_id, :stream_id, :token_id, 0, 0, 0, 0, 0, :started_us, :updated_us)
+            """,
+            values,
+        )
+    saved = connection.execute(
+        """
+        update streams set
+          stored_bytes = :stored_bytes, checksum = :checksum, event_count = :event_count, lost_count = :lost_count,
+          dropped_text_count = :dropped_text_count, version = :version, updated_us = :updated_us, ended_us = :ended_us
+        where run_id = :run_id and stream_id = :stream_id and stored_bytes = :before_bytes
+        """,
+        values,
+    ).rowcount
+    if not saved:
+        raise StreamMoved(f"stream {stream.stream_id} of run {stream.run_id} was written by another request")
+
+
+def forget_stream(connection: sqlite3.Connection, run_id: str, stream_id: str) -> None:
+    """Forget how far a stream is stored: it is sent again from its beginning."""
+    key = {"run_id": run_id, "stream_id": stream_id}
+    connection.execute("delete from streams where run_id = :run_id and stream_id = :stream_id", key)
+
+
+def forget_run_streams(connection: sqlite3.Connection, run_id: str) -> None:
+    """Forget the streams of a run that is deleted for good."""
+    for table in ("streams", "dropped_texts"):
+        connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608
+
+
+def is_deleted(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Return whether a person deleted a run."""
+    query = "select 1 from removed_runs where run_id = :run_id"
+    return connection.execute(query, {"run_id": run_id}).fetchone() is not None
