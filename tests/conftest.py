@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tests.tools.quick.sitecustomize  # noqa: F401  collects garbage seldom here too
-from tests.tools.observed import QUICK, USED, Workplace, processes_of, wait_for
+from tests.tools.observed import PLAIN_CODE, QUICK, USED, Workplace, processes_of, wait_for
 
-os.environ["PYTHONPATH"] = str(QUICK)
+os.environ.update(PLAIN_CODE, PYTHONPATH=str(QUICK))
 
 # A property holds however busy the machine is; a fixture that examples share is one that they may share.
 ALLOWED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

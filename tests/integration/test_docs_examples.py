@@ -16,7 +16,7 @@ import pytest
 
 from compileboard.app.cli.main import main as run_dashboard_command
 from tests.tools.history import record_history
-from tests.tools.observed import PLAIN_CODE, Workplace
+from tests.tools.observed import Workplace
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
@@ -96,7 +96,7 @@ def shell(workplace: Workplace, history: Path) -> dict[str, str]:
         (scripts / name).chmod(0o755)
     search = os.pathsep.join([str(scripts), os.path.dirname(sys.executable), os.environ["PATH"]])
     return workplace.environ(
-        PATH=search, COLUMNS="110", PYTHONUNBUFFERED="1", COMPILEBOARD_PORT="0", COMPILEBOARD_FOLLOW="no", **PLAIN_CODE
+        PATH=search, COLUMNS="110", PYTHONUNBUFFERED="1", COMPILEBOARD_PORT="0", COMPILEBOARD_FOLLOW="no"
     )
 
 

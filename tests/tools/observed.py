@@ -24,7 +24,7 @@ SEARCHED = f"{QUICK}{os.pathsep}{ROOT}"  # PYTHONPATH of what tests start
 
 
 # Inductor asks the compiler first what the processor can, for 15 s in every new cache.
-PLAIN_CODE = {"TORCHINDUCTOR_VEC_ISA_OK": "0", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+PLAIN_CODE = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
 
 
 @dataclass

@@ -19,7 +19,6 @@ from compileboard.collectors.repro.describing import describe_rerun
 from compileboard.collectors.repro.loading import load_path
 from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
 from compileboard.collectors.terminal.values import read_size
-from tests.tools.observed import PLAIN_CODE
 
 RECORDED = Path(__file__).parents[2] / "data" / "repros" / "dynamic_pad.txt"  # torch's script of planted.dynamic_only
 PLANTED = Path(__file__).parents[2] / "programs" / "planted.py"
@@ -29,8 +28,6 @@ PLANTED = Path(__file__).parents[2] / "programs" / "planted.py"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a folder with a script that torch wrote."""
     monkeypatch.chdir(tmp_path)
-    for name, value in PLAIN_CODE.items():
-        monkeypatch.setenv(name, value)
     shutil.copyfile(RECORDED, tmp_path / "repro.py")
     return tmp_path
 

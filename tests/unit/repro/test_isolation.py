@@ -13,10 +13,11 @@ from compileboard.collectors.contract.repros import ReproManifest
 from compileboard.collectors.repro.isolation import list_preload, run_task
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import TrialLimits
-from tests.tools.observed import wait_for
+from tests.tools.observed import PLAIN_CODE, wait_for
 
 pytestmark = pytest.mark.torch
 REPRO = Repro(ReproManifest(kind="compile", level="aot"), "mod = None\n")
+OTHER = Repro(ReproManifest(kind="compile", level="dynamo", backend="mine"), "mod = None\n")  # loads no inductor
 TASKS = "tests.programs.repro_tasks"
 
 
@@ -26,7 +27,7 @@ def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-def _run(task: str, seconds: float = 30, repro: Repro = REPRO, **options: object) -> dict[str, object]:
+def _run(task: str, seconds: float = 30, repro: Repro = OTHER, **options: object) -> dict[str, object]:
     return run_task(f"{TASKS}:{task}", repro, limits=TrialLimits(seconds), environment=os.environ, **options)  # type: ignore[arg-type]
 
 
@@ -127,7 +128,9 @@ def test_preloaded_script_compiles_nothing(tmp_path: Path) -> None:
 
 def test_processor_is_asked_once_for_all_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPILEBOARD_HOME", str(tmp_path / "home"))
-    assert _run("read_processor") == {"is_known": True}
+    for name in PLAIN_CODE:
+        monkeypatch.delenv(name)
+    assert _run("read_processor", repro=REPRO) == {"is_known": True}
     assert list((tmp_path / "home/repro/processor").iterdir())
 
 
@@ -142,5 +145,4 @@ def test_a_recorded_file_is_replaced_by_the_one_that_is_given() -> None:
 
 
 def test_inductor_is_not_loaded_for_another_backend() -> None:
-    other = Repro(ReproManifest(kind="compile", level="dynamo", backend="mine"), "mod = None\n")
-    assert _run("read_inductor", repro=other) == {"is_loaded": False}
+    assert _run("read_inductor") == {"is_loaded": False}
