@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 from tests.tools.observed import ROOT
@@ -22,6 +23,11 @@ def list_modules(top: str) -> list[Path]:
     return [path.relative_to(ROOT) for path in sorted((ROOT / top).rglob("*.py")) if "project" not in path.parts]
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text())
+
+
 def test_a_folder_holds_at_most_fifteen_modules():
     for top in (*TREES, "tests", "benchmarks"):
         counts = Counter(path.parent for path in list_modules(top) if path.name != "__init__.py")
@@ -32,7 +38,7 @@ def test_a_folder_holds_at_most_fifteen_modules():
 def test_no_class_name_is_there_twice():
     homes = defaultdict(list)
     for path in (path for top in TREES for path in list_modules(top) if path.parent not in REGISTRIES):
-        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(str(path))
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
@@ -45,7 +51,7 @@ def read_imports() -> dict[str, set[str]]:
     for name, path in names.items():
         package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
         imports[name] = set()
-        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.ImportFrom):
                 base = ".".join([*package[: len(package) - node.level + 1]] if node.level else [])
                 source = ".".join(filter(None, [base, node.module]))
@@ -83,7 +89,7 @@ def list_docstrings(tree: ast.Module) -> list[str]:
 
 def read_modules() -> dict[str, ast.Module]:
     paths = [path for top in (*TREES, "tests", "benchmarks") for path in list_modules(top)]
-    return {str(path): ast.parse((ROOT / path).read_text()) for path in paths}
+    return {str(path): parse(path) for path in paths}
 
 
 def test_names_are_nouns():
