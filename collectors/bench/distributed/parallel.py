@@ -79,9 +79,28 @@ class RankWorkbench(Workbench):
         self.parallel = self.copy_module()
 
     def compile(self, step: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
-        """Compile a step, and keep it for what is counted afterwards."""
-        self.compiled = super().compile(step, **changes)
+        """Compile a step, and keep it for what is counted afterwards.
+
+        Of FSDP2 the module alone: dynamo would follow the step into its hooks, which gather and free parameters while
+        backward runs; torch 2.11 then fails ("modified by an inplace operation").
+        """
+        self.compiled = self._compile_module(step, changes) if self.settings.fsdp else super().compile(step, **changes)
         return self.compiled
+
+    def _compile_module(self, step: Callable[..., Any], changes: dict[str, Any]) -> Callable[..., Any]:
+        """Return the step with its module compiled, as `Module.compile` does, for as long as a call takes."""
+        calls: dict[nn.Module, Callable[..., Any]] = {}
+
+        def compiled(module: nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
+            if module not in calls:
+                calls[module] = super(RankWorkbench, self).compile(module._call_impl, **changes)
+            module._compiled_call_impl = calls[module]
+            try:
+                return step(module, inputs, collect_outputs=collect_outputs)
+            finally:
+                module._compiled_call_impl = None
+
+        return compiled
 
     @property
     def module(self) -> nn.Module:
