@@ -150,7 +150,9 @@ def build_matrices(
     for result in results:
         if result.suite in counts:
             key = (result[: len(SET)], result.experiment)
-            counts[result.suite].setdefault(key, Counter())[result.status] += 1
+            if key not in counts[result.suite]:
+                counts[result.suite][key] = Counter()
+            counts[result.suite][key][result.status] += 1
             names[result.suite].add(result.model)
     return [
         _build_matrix(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 from compileboard.app.analysis.models.labels import JudgedResult, describe_speedup, is_slower, is_wrong
@@ -25,6 +26,7 @@ from compileboard.collectors.store.rollups.summaries import (
 )
 
 Row = TypeVar("Row")
+_CONFIGURATION = attrgetter(*SET)
 
 # What a person looks for first has the highest number.
 _CONCERN = {"failed": 4, "not_run": 2, "skipped": 1, "measured": 0}
@@ -139,20 +141,24 @@ class ConfigurationResults:
         return next(summary for summary in self.summaries if summary.definition.name == name)
 
 
-def group_results(rows: Sequence[ResultRow], listed: Sequence[ResultRow]) -> list[ConfigurationResults]:
+def group_results(rows: Sequence[ResultRow]) -> list[ConfigurationResults]:
     """Group rows by configuration, the one with the worst row first, then the one measured last."""
-    listed_by_key = _split_configurations(listed)
     groups = [
-        ConfigurationResults(dict(zip(SET, key)), members, listed_by_key.get(key, ()))
-        for key, members in _split_configurations(rows).items()
+        ConfigurationResults(dict(zip(SET, key)), members, ()) for key, members in _split_configurations(rows).items()
     ]
     return sorted(groups, key=_rank_configuration, reverse=True)
+
+
+def list_page(groups: Sequence[ConfigurationResults], listed: Sequence[ResultRow]) -> list[ConfigurationResults]:
+    """Return the groups with those of their rows that a page has."""
+    listed_by_key = _split_configurations(listed)
+    return [replace(group, listed=listed_by_key.get(tuple(group.fields.values()), ())) for group in groups]
 
 
 def _split_configurations(rows: Sequence[ResultRow]) -> dict[tuple[Any, ...], list[ResultRow]]:
     rows_by_key: dict[tuple[Any, ...], list[ResultRow]] = {}
     for row in rows:
-        rows_by_key.setdefault(tuple(getattr(row, name) for name in SET), []).append(row)
+        rows_by_key.setdefault(_CONFIGURATION(row), []).append(row)
     return rows_by_key
 
 
@@ -182,8 +188,9 @@ def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:
     """
     order, direction = check_order(sort, ORDERS)
     key = ORDERS[order]
-    known = [row for row in rows if key(row) is not None]
-    return sorted(known, key=key, reverse=direction != "asc") + [row for row in rows if key(row) is None]
+    keyed = [(key(row), row) for row in rows]
+    known = sorted((pair for pair in keyed if pair[0] is not None), key=itemgetter(0), reverse=direction != "asc")
+    return [row for _value, row in known] + [row for value, row in keyed if value is None]
 
 
 def cut_page(rows: Sequence[Row], cursor: str | None, limit: int) -> Page[Row]:

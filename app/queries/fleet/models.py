@@ -55,7 +55,7 @@ _WANTED = """
 _BRIEF = """
   s.suite, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype, nullif(s.device, '') as device,
   nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic, s.world_size, s.model,
-  nullif(s.batch_size, 0) as batch_size, x.experiment, x.id, x.status, x.accuracy, x.speedup, x.speedup_high, x.time_us
+  x.experiment, nullif(s.batch_size, 0) as batch_size, x.id, x.status, x.accuracy, x.speedup, x.speedup_high, x.time_us
 """
 # The experiments of a series, each one step further in results_series; then the newest result of each.
 _LATEST = f"""
@@ -246,8 +246,7 @@ def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResu
         return results
     newest: dict[tuple[Any, ...], BriefResult] = {}
     for result in results:
-        size = result.batch_size if result.experiment == "performance" else None
-        key = (result[:_IDENTITY], result.experiment, size)
+        key = result[: _IDENTITY + (2 if result.experiment == "performance" else 1)]  # with its batch size
         known = newest.get(key)
         if known is None or (known.time_us, known.id) < (result.time_us, result.id):
             newest[key] = result

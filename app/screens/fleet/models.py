@@ -19,6 +19,7 @@ from compileboard.app.analysis.models.table import (
     ConfigurationResults,
     cut_page,
     group_results,
+    list_page,
     sort_results,
 )
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_series_changes
@@ -258,10 +259,10 @@ def build_results_screen(
     Raises: FilterError if the order or the cursor cannot be used.
     """
     order = order or DEFAULT_ORDER
-    ordered = [row for group in group_results(results, ()) for row in sort_results(group.rows, order)]
-    page = cut_page(ordered, cursor, limit_count)
+    groups = group_results(results)
+    page = cut_page([row for group in groups for row in sort_results(group.rows, order)], cursor, limit_count)
     return ResultsScreen(
-        configurations=group_results(results, page.rows),
+        configurations=list_page(groups, page.rows),
         result_count=len(results),
         model_count=len({(result.suite, result.model) for result in results}),
         next_cursor=page.next,
