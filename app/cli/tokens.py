@@ -52,13 +52,10 @@ def create(name: str, scope: str, expires: str, db: str) -> int:
         except TokenError as error:
             return fail(str(error))
         until = f"until {format_time(expires_us)}" if expires_us else "without end"
-        record_action(
-            writer, "token.create", secret.split("_")[1], origin, detail=f"{name}: {','.join(scopes)}, {until}"
-        )
+        detail = f"{', '.join(scopes)}, {until}"
+        record_action(writer, "token.create", secret.split("_")[1], origin, detail=detail)
     print(secret)
-    sys.stderr.write(
-        one_line(f"{name} may {', '.join(scopes)}, {until}. Keep the secret: nothing shows it again.") + "\n"
-    )
+    sys.stderr.write(one_line(f"{name}: {detail}. Keep the secret: nothing shows it again.") + "\n")
     return 0
 
 
@@ -86,7 +83,7 @@ def revoke(name: str, db: str) -> int:
         token_id = revoke_token(writer, name)
         if token_id is None:
             return fail(f"no token in force is called {name[:80]!r}; `compileboard token list` lists all")
-        record_action(writer, "token.revoke", token_id, command_origin(), detail=name)
+        record_action(writer, "token.revoke", token_id, command_origin())
     print(f"revoked {token_id}")
     return 0
 

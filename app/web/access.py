@@ -46,6 +46,7 @@ NOTE_EVERY_US = 60 * 1_000_000
 MOST_NOTED = 10_000
 PROXY_SECRET_HEADER = "X-CompileBoard-Proxy"  # noqa: S105  a header's name
 PROXY_MARKS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
+NO_NAMES = ("", "(null)")  # what proxies write where nobody is logged in
 LEAST_SECRET_LENGTH = 16
 _SECRET_IN_ADDRESS = re.compile(r"cb_[0-9a-f]{10}_[0-9a-f]")
 _WITHOUT_SECRET = b"\0" * 32
@@ -196,6 +197,7 @@ def identify_client() -> None:
     if _SECRET_IN_ADDRESS.search(request.full_path):
         abort(400, "Logs keep addresses, so no token may stand in one: revoke it, and send a new one as a header.")
     if _OPEN in list_needed_scopes():
+        g.identity = _get_anyone()
         return
     given = request.headers.get("Authorization")
     if given is not None and given[:10].lower() == "bearer cb_":
@@ -216,7 +218,7 @@ def get_valid_token(secret: str) -> StoredToken:
     # The same work whether there is such a token or not; the hashes are of equal length.
     is_right = hmac.compare_digest(hash_secret(secret), token.secret_hash if token else _WITHOUT_SECRET)
     if token is None or not is_right:
-        abort(401, "There is no such token. compileboard token list shows all, compileboard token create makes one.")
+        abort(401, "There is no such token here: it is mistyped, or of another server.")
     end = token.describe_end(time.time_ns() // 1000)
     if end is not None:
         abort(401, f"The token {token.name} is {end}. Make a new one: compileboard token create NAME --scope …")
@@ -231,11 +233,13 @@ def _read_proxy_identity() -> Identity | None:
         return None
     if not _is_from_proxy():
         abort(403, f"{settings.identity_header} names a person, and this request is not from the trusted proxy.")
+    if name.strip() in NO_NAMES:
+        return None
     try:
         name = name.encode("latin-1").decode()
     except UnicodeDecodeError:
         name = ""
-    if not name.strip() or "," in name or not name.isprintable() or len(name) > 100:
+    if not name or "," in name or not name.isprintable() or len(name) > 100:
         abort(403, f"{settings.identity_header}: expected one name of 1 to 100 printable characters, without commas.")
     roles: dict[str, frozenset[str]] = current_app.config["IDENTITY_ROLES"]
     return Identity(name, roles.get(name, roles.get("*", frozenset())), "proxy")

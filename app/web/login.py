@@ -88,7 +88,7 @@ def log_in() -> Response:
             _render(f"The token {token.name} may not read pages: it has the scope {token.scopes}."), 403
         )
     g.actor, now_us = token.name, time.time_ns() // 1000
-    with writing("login.start", token.id, token.name) as writer:
+    with writing("login.start", token.id) as writer:
         close_session(writer, request.cookies.get(cookie_name(), ""))
         cookie = open_session(writer, token.id, expires_us=now_us + SESSION_US, now_us=now_us)
     response = redirect(_read_next(), 303)
@@ -103,7 +103,7 @@ def log_out() -> Response:
     identity = read_session()
     if identity is not None:
         g.actor = identity.name
-        with writing("login.end", identity.token_id or "", identity.name) as writer:
+        with writing("login.end", identity.token_id or "") as writer:
             close_session(writer, request.cookies[cookie_name()])
     response = redirect(url_for("login.index"), 303)
     _set_cookie(response, "", 0)
