@@ -16,12 +16,14 @@ from typing import Any
 
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.sidecar import spawn_sidecar
+from compileboard.collectors.push.target import Target, check_server
 from compileboard.collectors.runs.opening import current_folder, describe_run, make_spool, spool_folder
 from compileboard.collectors.spool.manifest import Manifest
 from compileboard.collectors.store.errors import StoreError, describe_error
 from compileboard.collectors.terminal.run_summary import RunSummary, summarize
 
 RECORDED_WITHIN_S = 10.0
+DEFAULT_DATABASE = "compileboard.db"
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,18 +36,19 @@ class Run:
     folder: Path
     waits: bool = False  # its database could not be opened: the next command records what it spooled
     owned: bool = True  # this process opened it; otherwise `collectors run` did, and ends it
+    server: str = ""  # instead of a database
 
     def summary(self) -> RunSummary | None:
         """Return the run's numbers as recorded so far, None before the first is."""
         try:
-            return summarize(self.database, self.id) if self.id else None
+            return summarize(self.database, self.id) if self.id and not self.server else None
         except StoreError:
             return None
 
     def __repr__(self) -> str:
         summary = self.summary()
         if summary is None:
-            return f"<Run {self.id} {self.name!r}: nothing recorded yet in {self.database}>"
+            return f"<Run {self.id} {self.name!r}: {self._describe_destination()}>"
         numbers = ", ".join(
             f"{value} {name.removesuffix('s') if value == '1' else name}" for name, value in summary.headline()[:3]
         )
@@ -53,7 +56,12 @@ class Run:
 
     def __str__(self) -> str:
         summary = self.summary()
-        return summary.text() if summary else f"run {self.id} ({self.name}): nothing recorded yet in {self.database}"
+        return summary.text() if summary else f"run {self.id} ({self.name}): {self._describe_destination()}"
+
+    def _describe_destination(self) -> str:
+        if self.server:
+            return f"pushed to {self.server}/runs/{self.id}"
+        return f"nothing recorded yet in {self.database}"
 
     def _repr_html_(self) -> str:
         summary = self.summary()
@@ -64,8 +72,11 @@ _current: Run | None = None
 
 
 def install(
-    db: str | os.PathLike[str] = "compileboard.db",
+    db: str | os.PathLike[str] | None = None,
     *,
+    server: str | None = None,
+    token_file: str | None = None,
+    insecure: bool = False,
     name: str | None = None,
     suite: str | None = None,
     tags: Mapping[str, str] | None = None,
@@ -78,7 +89,10 @@ def install(
 
     A process has one run at a time: while one is recorded, that run goes on, with a warning.
 
-    db: the SQLite file to record into, made when it is not there.
+    db: the SQLite file to record into, made when it is not there (default: compileboard.db).
+    server: instead of a file, the address of a server to push to (default: COMPILEBOARD_SERVER).
+    token_file: the file with its token (default: COMPILEBOARD_TOKEN_FILE, else COMPILEBOARD_TOKEN is the token).
+    insecure: True sends a token over http:// to another machine.
     name: what the run is called; runs of one name are compared over time (default: the script's name).
     suite: what the run belongs to, for example "nightly".
     tags: labels to find the run by, for example {"branch": "main"}.
@@ -88,37 +102,63 @@ def install(
     repro_inputs_bytes: how many bytes of input values to keep of a graph that fails; 0 keeps none.
 
     A database or spool that cannot be written is a warning: the program goes on, and what it spooled is recorded later.
+    A server is asked by another process; what it did not take yet waits on this machine.
 
     Raises: ImportError if there is no torch.
     """
     options = {"keep_source": keep_source, "capture_env": tuple(capture_env)}
     options |= {"repro": tuple(repro), "repro_inputs_bytes": repro_inputs_bytes}
+    options |= {"server": server, "token_file": token_file, "insecure": insecure}
     run, _ = _install(db, name, suite=suite, tags=tags, **options)
     return run
 
 
-def _install(db: str | os.PathLike[str], name: str | None, **options: Any) -> tuple[Run, bool]:
+def _install(db: str | os.PathLike[str] | None, name: str | None, **options: Any) -> tuple[Run, bool]:
     """Return the run, and whether it was begun by this call."""
     global _current
     hooks = _load_hooks()
+    destination = str(db or options["server"] or DEFAULT_DATABASE)
     if hooks.current() is not None or hooks.current_of_other_copy() is not None:
-        return _already_installed(str(db), name), False
+        return _already_installed(destination, name), False
     try:
         options["tags"] = {str(key): str(value) for key, value in dict(options["tags"] or {}).items()}
-        config = RunConfig(database=os.path.abspath(db), name=name or _default_name(), **options)
+        options |= _choose_destination(db, **{key: options[key] for key in ("server", "token_file", "insecure")})
+        config = RunConfig(name=name or _default_name(), **options)
         folder, manifest, opened = _prepare(config)
         hooks.install_hooks(manifest.run_id, str(folder), manifest).spool.open()
     except Exception as error:  # the program is not to end for want of a disk or a home
         _warn(f"CompileBoard does not record this process: {describe_error(error)}")
-        return Run("", str(db), name or _default_name(), Path(os.devnull), owned=False), False
+        return Run("", destination, name or _default_name(), Path(os.devnull), owned=False), False
     try:
         spawn_sidecar(folder)
     except OSError as error:
         _warn(f"CompileBoard keeps this run in {folder}, and its next command records it: {error}")
-    _current = Run(manifest.run_id, manifest.database, manifest.name, folder, waits=not opened)
+    _current = Run(manifest.run_id, manifest.database, manifest.name, folder, waits=not opened, server=manifest.server)
     atexit.register(_end_at_exit, _current, os.getpid())
     _warn_if_late()
     return _current, True
+
+
+def _choose_destination(
+    db: str | os.PathLike[str] | None, server: str | None, token_file: str | None, insecure: bool
+) -> dict[str, Any]:
+    """Return the settings of where a run goes: a file that was named, else a server, else the default file.
+
+    Raises: ValueError if both were named; TargetError if the server's address is none.
+    """
+    if db is not None and server:
+        raise ValueError("db and server are two places for one run; give one of them")
+    server = server or (os.environ.get("COMPILEBOARD_SERVER", "") if db is None else "")
+    if not server:
+        return {"database": os.path.abspath(db or DEFAULT_DATABASE), "server": "", "token_file": "", "insecure": False}
+    config = RunConfig.from_environment({"COMPILEBOARD_OUTBOX_SIZE": os.environ.get("COMPILEBOARD_OUTBOX_SIZE", "")})
+    return {
+        "database": "",
+        "server": check_server(server),
+        "token_file": token_file or os.environ.get("COMPILEBOARD_TOKEN_FILE", ""),
+        "insecure": insecure or os.environ.get("COMPILEBOARD_INSECURE") == "1",
+        "outbox_bytes": config.outbox_bytes,
+    }
 
 
 def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
@@ -144,7 +184,10 @@ def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
 def observe(
     name: str | None = None,
     *,
-    db: str | os.PathLike[str] = "compileboard.db",
+    db: str | os.PathLike[str] | None = None,
+    server: str | None = None,
+    token_file: str | None = None,
+    insecure: bool = False,
     suite: str | None = None,
     tags: Mapping[str, str] | None = None,
     keep_source: bool = True,
@@ -158,7 +201,10 @@ def observe(
     warning, and leaving it ends nothing.
 
     name: what the run is called; runs of one name are compared over time (default: the script's name).
-    db: the SQLite file to record into, made when it is not there.
+    db: the SQLite file to record into, made when it is not there (default: compileboard.db).
+    server: instead of a file, the address of a server to push to (default: COMPILEBOARD_SERVER).
+    token_file: the file with its token (default: COMPILEBOARD_TOKEN_FILE, else COMPILEBOARD_TOKEN is the token).
+    insecure: True sends a token over http:// to another machine.
     suite: what the run belongs to, for example "nightly".
     tags: labels to find the run by, for example {"branch": "main"}.
     keep_source: False keeps no line of the program's source; breaks stay distinct by a hash of their line.
@@ -167,11 +213,13 @@ def observe(
     repro_inputs_bytes: how many bytes of input values to keep of a graph that fails; 0 keeps none.
 
     A database or spool that cannot be written is a warning: the program goes on, and what it spooled is recorded later.
+    A server is asked by another process; what it did not take yet waits on this machine.
 
     Raises: ImportError if there is no torch.
     """
     options = {"keep_source": keep_source, "capture_env": tuple(capture_env)}
     options |= {"repro": tuple(repro), "repro_inputs_bytes": repro_inputs_bytes}
+    options |= {"server": server, "token_file": token_file, "insecure": insecure}
     run, begun = _install(db, name, suite=suite, tags=tags, **options)
     try:
         yield run
@@ -193,13 +241,9 @@ def _load_hooks() -> Any:
 
 
 def _prepare(config: RunConfig) -> tuple[Path, Manifest, bool]:
-    from compileboard.collectors.store.connection import open_writer
-    from compileboard.collectors.store.migrations import migrate_connection
-
     opened = True
     try:
-        with contextlib.closing(open_writer(config.database)) as connection:  # a sidecar could tell nobody
-            migrate_connection(connection)
+        _check_destination(config)  # a sidecar could tell nobody
     except Exception as error:
         opened = False
         _warn(f"CompileBoard does not record this run yet, it waits in its spool: {describe_error(error)}")
@@ -216,6 +260,21 @@ def _prepare(config: RunConfig) -> tuple[Path, Manifest, bool]:
     return folder, manifest, opened
 
 
+def _check_destination(config: RunConfig) -> None:
+    """Open the database, or read the server's token; the server itself is not asked.
+
+    Raises: StoreError, TargetError.
+    """
+    if config.server:
+        Target.of(config).read_token(os.environ)
+        return
+    from compileboard.collectors.store.connection import open_writer
+    from compileboard.collectors.store.migrations import migrate_connection
+
+    with contextlib.closing(open_writer(config.database)) as connection:
+        migrate_connection(connection)
+
+
 def _default_name() -> str:
     script = os.path.basename(sys.argv[0] or "")
     return "notebook" if "ipykernel" in sys.modules else script if script not in ("", "-", "-c") else "python"
@@ -225,6 +284,7 @@ def _already_installed(database: str, name: str | None) -> Run:
     run = _current or Run(
         id=os.environ.get("COMPILEBOARD_RUN_ID", ""),
         database=os.environ.get("COMPILEBOARD_DB") or database,
+        server=os.environ.get("COMPILEBOARD_SERVER", ""),
         name="",
         folder=Path(os.environ.get("COMPILEBOARD_SPOOL", ".")),
         owned=False,

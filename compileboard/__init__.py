@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from compileboard.version import VERSION
+
 if TYPE_CHECKING:
     import os
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from compileboard.collectors.api import Run, install, observe, uninstall
     from compileboard.collectors.stack_room import stack_room
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["Run", "bench", "install", "observe", "open", "stack_room", "uninstall"]
 _HOMES = {"bench": "bench", "stack_room": "stack_room"}
 

@@ -10,6 +10,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 REPRO_VARIABLE = "COMPILEBOARD_REPRO"
+SERVER_SETTINGS = ("server", "token_file", "insecure", "outbox_bytes")  # where a run goes that goes to no database
 STALE_AFTER_S = 30  # a recorder writes every few seconds that it is there; one that is silent for longer has ended
 
 
@@ -29,6 +30,10 @@ class RunConfig:
     suite: str | None = None  # what the run belongs to: "nightly"
     tags: dict[str, str] = field(default_factory=dict)  # labels to find it by
     database: str = passed_on("COMPILEBOARD_DB", "")
+    server: str = passed_on("COMPILEBOARD_SERVER", "")  # instead of a database: the address that runs are pushed to
+    token_file: str = passed_on("COMPILEBOARD_TOKEN_FILE", "")  # the file with its token; the token itself is nowhere
+    insecure: bool = passed_on("COMPILEBOARD_INSECURE", default=False)  # a token may go over http:// to another machine
+    outbox_bytes: int = passed_on("COMPILEBOARD_OUTBOX_SIZE", 2 << 30)  # of what waits on this machine for its server
     level: str = passed_on("COMPILEBOARD_LEVEL", "light")  # light | full: also torch's own trace log
     keep_source: bool = passed_on("COMPILEBOARD_NO_SOURCE", default=True)
     capture_env: tuple[str, ...] = passed_on("COMPILEBOARD_CAPTURE_ENV", ())  # environment variables to store

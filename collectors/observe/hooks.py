@@ -11,7 +11,7 @@ from typing import Any
 
 from ..contract import record_names
 from ..contract.fingerprints import config_hash
-from ..contract.run_config import RunConfig
+from ..contract.run_config import SERVER_SETTINGS, RunConfig
 from ..contract.secrets import scrub_argv, scrub_environment
 from . import runtime_failures, torch_compat
 from .fallbacks import ListReader, torch_release
@@ -42,7 +42,8 @@ class Hooks:
         self.config = config
         self.redact = _as_it_is if config.keep_source else _load_redaction().redact_source
         self.capabilities = torch_compat.probe()
-        self.spool = Spool(folder, run_id, config.database, self._describe)
+        server = {name: getattr(config, name) for name in SERVER_SETTINGS} if config.server else None
+        self.spool = Spool(folder, run_id, config.database, self._describe, server)
         self.guard = HookGuard(self.spool.losses)
         self.repros = ReproCapture(self.spool, self.guard, self.redact, config)
         self.failures = runtime_failures.RuntimeFailures(

@@ -13,7 +13,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..contract.record_names import PROCESS_STARTED
@@ -36,10 +36,17 @@ _ENCODER = json.JSONEncoder(default=_plain, separators=(",", ":"))  # json.dumps
 class Spool:
     """Append records under this process's identity, which is made anew after every fork."""
 
-    def __init__(self, folder: str, run_id: str, database: str, describe: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        run_id: str,
+        database: str,
+        describe: Callable[[], dict[str, Any]],
+        server: Mapping[str, Any] | None = None,
+    ) -> None:
         self.folder = folder
         self.run_id = run_id
-        self.database = database
+        self.destination = {"database": database, **(server or {})}  # what a manifest says of it
         self.describe = describe  # says what the process is; written before its first record
         self.losses: Counter[str] = Counter()
         self.parent_id: str | None = None
@@ -168,7 +175,7 @@ class Spool:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         manifest = {
             "run_id": self.run_id,
-            "database": self.database,
+            **self.destination,
             "name": self.run_id,
             "started_us": time.time_ns() // 1000,
             "late": True,

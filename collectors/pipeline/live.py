@@ -28,7 +28,7 @@ from compileboard.collectors.runs.opening import (
 from compileboard.collectors.runs.program import ProgramExit, signal_name
 from compileboard.collectors.spool.lock import SpoolLock, writers_alive
 from compileboard.collectors.spool.manifest import Manifest
-from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS, set_patience
+from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS
 from compileboard.collectors.store.errors import StoreBusy, StoreError, StoreFull, describe_error, may_pass
 
 PATIENCE_MS = 200  # for a database that another program holds: meanwhile signals are to be passed on
@@ -165,7 +165,7 @@ class Recording:
         if recorder is None:
             return
         try:
-            set_patience(recorder.sink.connection, BUSY_TIMEOUT_MS)
+            recorder.sink.set_patience(BUSY_TIMEOUT_MS)
             recorder.step()
             recorder.end()
             self.trouble = None

@@ -16,13 +16,13 @@ from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, Qualify, qualify
 from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.pipeline.read_source import SourceReader
-from compileboard.collectors.pipeline.redact_records import redact_record
 from compileboard.collectors.pipeline.source import EventBatch, ImportedFile, LateFacts, pump
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
 from compileboard.collectors.pipeline.trace_source import TraceSource
 from compileboard.collectors.sources.discovery import LogSource, SourceGroup
 from compileboard.collectors.sources.log_clock import LogClock
 from compileboard.collectors.sources.log_head import HEAD_BYTES, Head, PeekedFile, facts_of, read_head
+from compileboard.collectors.sources.redact_records import redact_record
 from compileboard.collectors.sources.streams import LimitExceeded, NoSuchLog
 from compileboard.collectors.spool.folders import new_run_id
 from compileboard.collectors.store.connection import checkpoint

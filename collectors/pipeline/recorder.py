@@ -1,4 +1,4 @@
-"""Record a run's spool into its database, again and again until the run is over."""
+"""Record a run's spool into its database or outbox, again and again until the run is over."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from compileboard.collectors.decode import break_registry
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, qualify
 from compileboard.collectors.decode.values import clean, clean_text
+from compileboard.collectors.pipeline.outbox_sink import OutboxSink
 from compileboard.collectors.pipeline.read_source import SourceReader
-from compileboard.collectors.pipeline.source import EventBatch, pump
+from compileboard.collectors.pipeline.source import EventBatch, RunSink, pump
 from compileboard.collectors.pipeline.spool_source import SpoolSource
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink, explained
 from compileboard.collectors.pipeline.trace_source import read_hooked_log
+from compileboard.collectors.push.target import Target
 from compileboard.collectors.runs.git import build_history_event
 from compileboard.collectors.runs.page_faults import FaultWatch
 from compileboard.collectors.spool.crashes import promote_crashes
@@ -34,7 +36,6 @@ from compileboard.collectors.spool.manifest import Manifest
 from compileboard.collectors.spool.own_repros import note_own_repro
 from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS
 from compileboard.collectors.store.errors import StoreError, describe_error
-from compileboard.collectors.store.ingest.source_files import save_trace_file
 
 HEARTBEAT_S = 5.0
 # The program runs and its signals are to be passed on; at its end git gets more time, if it needed that.
@@ -43,13 +44,24 @@ INDEX_MOST_S = 0.5  # the program has ended and its shell waits; what is left is
 Result = TypeVar("Result")
 
 
+def open_sink(folder: Path, manifest: Manifest, patience_ms: int) -> RunSink:
+    """Open where a run goes: its database, or the outbox beside its spool.
+
+    Raises: StoreError in words; TargetError if its server's address is none.
+    """
+    if not manifest.server:
+        return SqliteSink.open(manifest.database, manifest.run_id, patience_ms=patience_ms)
+    root = folder.parent.parent / "outbox"
+    return OutboxSink.open(root, manifest.run_id, Target.of(manifest), manifest.outbox_bytes)
+
+
 class Recorder:
     """The recorder of one run. Take the spool's lock first: two recorders of one spool would do the work twice."""
 
     def __init__(self, folder: Path, manifest: Manifest, *, patience_ms: int = BUSY_TIMEOUT_MS) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.sink = SqliteSink.open(manifest.database, manifest.run_id, patience_ms=patience_ms)
+        self.sink = open_sink(folder, manifest, patience_ms)
         roots = [clean_text(root) for root in (manifest.git.get("root"), manifest.cwd) if root]
         namer = PathNamer(roots)
         self._decoder = Decoder(namer, qualify if manifest.keep_source else None)
@@ -206,7 +218,7 @@ class Recorder:
                 if not path.is_file() or path.stat().st_mtime_ns // 1000 < m.started_us:
                     continue
                 if read_hooked_log(self.sink, self._decoder, path) and m.level == "full":
-                    save_trace_file(self.sink.connection, m.run_id, path)
+                    self.sink.save_trace_file(path)
             except (StoreError, sqlite3.Error):
                 raise
             except Exception as error:
@@ -214,7 +226,7 @@ class Recorder:
                     self.source.reader.reject(path.name, "bad_log", example=f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the sink."""
         self.sink.close()
 
     def discard_spool(self) -> bool:
@@ -234,5 +246,6 @@ class Recorder:
             return False
         self.step()
         self.end()
+        self.sink.finish()
         shutil.rmtree(aside, ignore_errors=True)
         return True

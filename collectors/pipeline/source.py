@@ -1,17 +1,20 @@
 """The one way of recorded data: a source yields batches of decoded events, a sink stores each with how far it reaches.
 
 Sources: a spool (`SpoolSource`), a trace log (`TraceSource`), files of results (`ResultSource`). Sinks: a database
-(`SqliteSink`), a list (`in_process`).
+(`SqliteSink`), what waits for a server (`OutboxSink`), a list (`in_process`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from compileboard.collectors.contract.events import Event
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
+from compileboard.collectors.fixes.recorded import SourceLines
+from compileboard.collectors.store.ingest.source_files import LogRow
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,61 @@ class Sink(Protocol):
 
         Raises: StoreError in words.
         """
+
+
+class RunSink(Sink, Protocol):
+    """Where all that a recorder has of one run goes. Every method raises StoreError in words."""
+
+    run_id: str
+    is_deleted: bool  # a person deleted the run: nothing more of it is stored
+
+    def save_source(self, excerpts: Sequence[SourceLines]) -> None:
+        """Store excerpts of the user's source."""
+
+    def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None:
+        """Store what of the run's spool could not be recorded, by file."""
+
+    def find_process(self, pid: int | None, first_us: int | None) -> str | None:
+        """Find whose log it is: of the run's processes with that pid, the last that began before its first record."""
+
+    def find_log(self, process_id: str) -> LogRow | None:
+        """Return how far a process's own log was read."""
+
+    def open_log(self, generation_of: Callable[[Event], int]) -> Sink:
+        """Return the sink of a log of one of the run's processes."""
+
+    def save_trace_file(self, path: Path) -> None:
+        """Store a trace log whole."""
+
+    def count_compiles(self) -> tuple[int, int, int]:
+        """Count compiles, graph breaks and recompiles so far."""
+
+    def count_recompiles(self, task: str) -> int:
+        """Count the recompiles of a benchmark's task, of the rank that has most."""
+
+    def touch(self) -> None:
+        """Mark the run's recorder as alive."""
+
+    def check_file(self) -> None:
+        """Notice that what was opened is nobody's any more.
+
+        Raises: StoreMoved.
+        """
+
+    def check_readable(self) -> None:
+        """Check that what was stored can be read: the spool goes after it."""
+
+    def set_patience(self, patience_ms: int) -> None:
+        """Set how long another program's lock is waited for."""
+
+    def index(self, most_s: float) -> None:
+        """Add the run to the search index, if that is quick."""
+
+    def finish(self) -> None:
+        """Store that nothing more comes: the spool goes."""
+
+    def close(self) -> None:
+        """Close it."""
 
 
 def pump(

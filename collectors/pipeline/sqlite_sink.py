@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
+from compileboard.collectors.contract.events import Event
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.fixes.recorded import SourceLines
 from compileboard.collectors.pipeline.source import EventBatch, ImportedFile
@@ -17,25 +19,38 @@ from compileboard.collectors.store.connection import (
     checkpoint,
     open_reader,
     open_writer,
+    set_patience,
     write_transaction,
 )
 from compileboard.collectors.store.errors import StoreMoved, explain
-from compileboard.collectors.store.ingest.frames import FrameIndex
+from compileboard.collectors.store.ingest.frames import FrameIndex, LoggedFrames
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.source_files import (
+    LogRow,
     add_result_file,
     advance_log,
     complete_process,
+    find_logs,
     list_rejects,
     name_run,
     replace_rejects,
     save_rejects,
     save_run_rejects,
+    save_trace_file,
 )
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.search_index import index_run
 from compileboard.collectors.store.source_excerpts import save_source_lines
 
+_COUNT_RECOMPILES = """
+select coalesce(max(of_rank), 0)
+from (
+  select count(*) as of_rank
+  from recompiles join processes on processes.id = recompiles.process_id
+  where processes.run_id = :run and processes.task = :task
+  group by processes.rank
+)
+"""
 CHECKPOINT_BYTES = 64 << 20  # of what is read: the write-ahead log must not grow with it
 
 
@@ -119,6 +134,53 @@ class SqliteSink:
         if excerpts and not self.is_deleted:
             with explained(self.database), write_transaction(self.connection):
                 save_source_lines(self.connection, self.run_id, excerpts)
+
+    def find_process(self, pid: int | None, first_us: int | None) -> str | None:
+        """Find whose log it is: of the run's processes with that pid, the last that began before its first record."""
+        row = self.connection.execute(
+            """
+            select id
+            from processes
+            where run_id = :run_id
+              and (pid = :pid or (:pid is null and (select count(*) from processes where run_id = :run_id) = 1))
+            order by started_us <= :first_us desc, started_us desc, id
+            limit 1
+            """,
+            {"run_id": self.run_id, "pid": pid, "first_us": (first_us or 0) + 60_000_000},
+        ).fetchone()
+        return str(row["id"]) if row else None
+
+    def find_log(self, process_id: str) -> LogRow | None:
+        """Return how far a process's own log was read."""
+        return find_logs(self.connection, [process_id]).get(process_id)
+
+    def open_log(self, generation_of: Callable[[Event], int]) -> SqliteSink:
+        """Return the sink of a log of one of the run's processes."""
+        return SqliteSink(self.connection, self.database, self.run_id, LoggedFrames(self.connection, generation_of))
+
+    def save_trace_file(self, path: Path) -> None:
+        """Store a trace log whole, replacing a shorter copy of it."""
+        save_trace_file(self.connection, self.run_id, path)
+
+    def count_compiles(self) -> tuple[int, int, int]:
+        """Count compiles, graph breaks and recompiles so far."""
+        row = self.connection.execute(
+            "select compile_count, graph_break_count, recompile_count from run_totals where run_id = :id",
+            {"id": self.run_id},
+        ).fetchone()
+        return (int(row[0]), int(row[1]), int(row[2])) if row else (0, 0, 0)
+
+    def count_recompiles(self, task: str) -> int:
+        """Count the recompiles of a benchmark's task, of the rank that has most."""
+        (count,) = self.connection.execute(_COUNT_RECOMPILES, {"run": self.run_id, "task": task}).fetchone()
+        return int(count)
+
+    def set_patience(self, patience_ms: int) -> None:
+        """Set how long another program's lock is waited for."""
+        set_patience(self.connection, patience_ms)
+
+    def finish(self) -> None:
+        """Do nothing: what is committed is all there is."""
 
     def touch(self) -> None:
         """Mark the run's recorder as alive, and checkpoint the write-ahead log.

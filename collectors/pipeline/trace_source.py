@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,16 +12,15 @@ from compileboard.collectors.contract.rejects import OF_LAST_READING, IngestResu
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.decode.values import clean_text
-from compileboard.collectors.pipeline.source import Checkpoint, EventBatch, ImportedFile, LateFacts, pump
-from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
+from compileboard.collectors.pipeline.source import Checkpoint, EventBatch, ImportedFile, LateFacts, RunSink, pump
 from compileboard.collectors.sources.log_blocks import Readable
 from compileboard.collectors.sources.log_clock import LogClock
 from compileboard.collectors.sources.log_head import HEAD_BYTES, read_head
 from compileboard.collectors.sources.streams import SourceDamaged
 from compileboard.collectors.sources.trace_log import ReadStats, TraceLog
-from compileboard.collectors.store.ingest.frames import Generation, LoggedFrames
+from compileboard.collectors.store.ingest.frames import Generation
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
-from compileboard.collectors.store.ingest.source_files import LogRow, find_logs
+from compileboard.collectors.store.ingest.source_files import LogRow
 
 BATCH_EVENTS = 2_000
 BATCH_BYTES = 8 << 20  # of texts
@@ -159,9 +157,8 @@ class HookedTrace(TraceSource):
     """The log of a process that the hooks recorded, for what they do not see."""
 
     def __init__(
-        self, file: Readable, imported: ImportedFile, clock: LogClock, decoder: Decoder, connection: sqlite3.Connection
+        self, file: Readable, imported: ImportedFile, clock: LogClock, decoder: Decoder, row: LogRow | None
     ) -> None:
-        row = find_logs(connection, [imported.process_id]).get(imported.process_id)
         super().__init__(file, imported, clock, decoder, row)
         self.generations = LoggedGenerations()
 
@@ -172,36 +169,18 @@ class HookedTrace(TraceSource):
         return [event for event in events if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen)]
 
 
-def read_hooked_log(sink: SqliteSink, decoder: Decoder, path: Path) -> bool:
+def read_hooked_log(sink: RunSink, decoder: Decoder, path: Path) -> bool:
     """Read into a run what is new of a log of its processes; False if none of them wrote it.
 
     Raises: StoreError, OSError.
     """
-    connection, run_id = sink.connection, sink.run_id
     with path.open("rb") as file:
         head = read_head(file.read(HEAD_BYTES), int(path.stat().st_mtime * 1e6))
-        process_id = find_process(connection, run_id, head.pid, head.first_us)
+        process_id = sink.find_process(head.pid, head.first_us)
         if process_id is None:
             return False
         file.seek(0)
         imported = ImportedFile(process_id, clean_text(path.name), clean_text(path.name))
-        source = HookedTrace(file, imported, head.clock, decoder, connection)
-        frames = LoggedFrames(connection, source.generations.generation_of)
-        pump(source, SqliteSink(connection, sink.database, run_id, frames))
+        source = HookedTrace(file, imported, head.clock, decoder, sink.find_log(process_id))
+        pump(source, sink.open_log(source.generations.generation_of))
     return True
-
-
-def find_process(connection: sqlite3.Connection, run_id: str, pid: int | None, first_us: int | None) -> str | None:
-    """Find whose log it is: of the run's processes with that pid, the last that began before its first record."""
-    row = connection.execute(
-        """
-        select id
-        from processes
-        where run_id = :run_id
-          and (pid = :pid or (:pid is null and (select count(*) from processes where run_id = :run_id) = 1))
-        order by started_us <= :first_us desc, started_us desc, id
-        limit 1
-        """,
-        {"run_id": run_id, "pid": pid, "first_us": (first_us or 0) + 60_000_000},
-    ).fetchone()
-    return str(row["id"]) if row else None

@@ -76,7 +76,8 @@ def describe_run(
             return instead
 
     settings = {field.name: getattr(config, field.name) for field in fields(RunConfig)}
-    stored = {"tags": scrub_values(config.tags), "database": os.path.abspath(config.database)}
+    paths = {name: os.path.abspath(settings[name]) for name in ("database", "token_file") if settings[name]}
+    stored = {"tags": scrub_values(config.tags), **paths}
     return Manifest(
         **{**settings, **stored},
         run_id=run_id or new_run_id(),

@@ -57,12 +57,9 @@ class ProgressLine:
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + INTERVAL_S
-        row = recorder.sink.connection.execute(
-            "select compile_count, graph_break_count, recompile_count from run_totals where run_id = :id",
-            {"id": recorder.manifest.run_id},
-        ).fetchone()
-        if row and any(row):
-            self.show_text(counts_text(*row))
+        counts = recorder.sink.count_compiles()
+        if any(counts):
+            self.show_text(counts_text(*counts))
 
     def show_text(self, text: str) -> None:
         """Write a text on the bottom row, reserving it first where it is not."""

@@ -22,16 +22,6 @@ from compileboard.collectors.runs.opening import describe_run, make_spool, spool
 from compileboard.collectors.spool.journal import append_event
 from compileboard.collectors.terminal.progress_line import count_text
 
-COUNT_RECOMPILES = """
-select coalesce(max(of_rank), 0)
-from (
-  select count(*) as of_rank
-  from recompiles join processes on processes.id = recompiles.process_id
-  where processes.run_id = :run and processes.task = :task
-  group by processes.rank
-)
-"""
-
 
 @dataclass
 class BenchRunWriter:
@@ -148,11 +138,7 @@ class BenchRunWriter:
 
     def _recompiles(self, task: str) -> int | None:
         recorder = self.recording.recorder
-        if recorder is None:
-            return None
-        key = {"run": self.manifest.run_id, "task": task}
-        (number,) = recorder.sink.connection.execute(COUNT_RECOMPILES, key).fetchone()
-        return int(number)
+        return None if recorder is None else recorder.sink.count_recompiles(task)
 
     def end(self, state: str) -> None:
         """Record how the run ended: finished, interrupted or failed."""

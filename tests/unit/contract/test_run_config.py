@@ -13,16 +13,16 @@ import pytest
 
 from compileboard.collectors import api
 from compileboard.collectors.contract.events import RunStarted
-from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.contract.run_config import SERVER_SETTINGS, RunConfig
 from compileboard.collectors.pipeline.live import INJECT, child_environment
 from compileboard.collectors.runs.opening import describe_run
 from compileboard.collectors.spool.manifest import read_manifest
 
 SETTINGS = {setting.name: setting for setting in fields(RunConfig)}
 # What the run's row has no column for: where it is, and by whose wish more of the environment or a graph was stored.
-NOT_IN_THE_ROW = {"database", "capture_env", "repro", "repro_inputs_bytes"}
+NOT_IN_THE_ROW = {"database", *SERVER_SETTINGS, "capture_env", "repro", "repro_inputs_bytes"}
 # What code cannot ask for: the program has started, and its level is light.
-NOT_IN_CODE = {"level", "stack_room"}
+NOT_IN_CODE = {"level", "stack_room", "outbox_bytes"}  # the last has a variable
 SAMPLES = {
     "str": "a,b=c", "str | None": "a, b", "bool": None, "bool | None": True, "int": 7,
     "tuple[str, ...]": ("A", "B"), "dict[str, str]": {"k": "v,w"},
@@ -58,7 +58,7 @@ def test_the_manifest_takes_a_setting_into_the_recorder(name: str, tmp_path: Pat
     read = read_manifest(tmp_path)
     assert read == manifest
     value = getattr(config, name)
-    assert getattr(read, name) == (os.path.abspath(value) if name == "database" else value)
+    assert getattr(read, name) == (os.path.abspath(value) if name in ("database", "token_file") else value)
 
 
 def test_the_runs_row_and_code_take_every_setting() -> None:

@@ -1,0 +1,262 @@
+"""Write batches of a run's events into the outbox, from where the sender takes them to a server."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from compileboard.collectors.contract.events import (
+    CompileStarted,
+    Event,
+    GraphBroke,
+    ProcessStarted,
+    Recompiled,
+    RunEnded,
+    RunStarted,
+)
+from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent, Rejects
+from compileboard.collectors.fixes.recorded import SourceLines
+from compileboard.collectors.pipeline.source import EventBatch
+from compileboard.collectors.push.outbox import Room, StreamWriter
+from compileboard.collectors.push.sender import spawn_sender
+from compileboard.collectors.push.target import Target
+from compileboard.collectors.store.errors import StoreError, StoreMoved
+from compileboard.collectors.store.ingest.source_files import LogRow
+from compileboard.collectors.wire.lines import (
+    LARGEST_LINE_BYTES,
+    LARGEST_TEXT_BYTES,
+    MOST_PIECES,
+    TRACE_PIECE_BYTES,
+    checksum_of,
+    digest_of,
+    dump_line,
+)
+from compileboard.collectors.wire.marks import (
+    Beat,
+    LogRead,
+    Mark,
+    SourceRead,
+    SpoolRejects,
+    StreamEnd,
+    TracePieces,
+    dump_mark,
+)
+from compileboard.version import VERSION
+
+SILENT_S = 5.0
+GenerationOf = Callable[[Event], int | None]  # of an event of a trace log; of the hooks' own it is none
+
+
+class OutboxSink:
+    """The outbox as the sink of one run: a stream of its own, for as long as its recorder lives."""
+
+    def __init__(self, root: Path, run_id: str, target: Target, most_bytes: int) -> None:
+        self.root = root
+        self.run_id = run_id
+        self.target = target
+        self.is_deleted = False  # a person deleted the run on the server: nothing more of it is written
+        self.lost_count = 0  # events that there was no room for
+        self.event_count = 0
+        self._room = Room(root, most_bytes)
+        self._stream = StreamWriter(root, run_id, uuid.uuid4().hex, target)
+        self._checksum = 0
+        self._written_s = time.monotonic()
+        self._processes: dict[str, ProcessStarted] = {}
+        self._recompiles: Counter[str] = Counter()
+        self._counts: Counter[type[Event]] = Counter()
+        self._logs: dict[str, LogRead] = {}
+        self._traces: dict[str, list[str]] = {}
+        self._write([dump_mark(Beat(VERSION))])
+        spawn_sender(root)
+
+    @classmethod
+    def open(cls, root: Path, run_id: str, target: Target, most_bytes: int) -> OutboxSink:
+        """Begin a stream, and start the sender.
+
+        Raises: StoreError in words.
+        """
+        try:
+            return cls(root, run_id, target, most_bytes)
+        except OSError as error:
+            raise StoreError(
+                f"the outbox {root} cannot be written: {error.strerror or error}. Set COMPILEBOARD_HOME to a folder on "
+                "a local disk that may be written."
+            ) from error
+
+    def ingest(self, batch: EventBatch) -> IngestResult:
+        """Write a batch; events that there is no room for are counted."""
+        return self._write_events(batch.events, lambda _event: None)
+
+    def _write_events(self, events: Sequence[Event], generation_of: GenerationOf) -> IngestResult:
+        if self.is_deleted:
+            return IngestResult(deleted_run=True)
+        result = IngestResult()
+        lines = []
+        for event in events:
+            self._remember(event)
+            try:
+                lines.append(dump_line(event, self._save_text, generation_of(event)))
+            except (TypeError, ValueError, RecursionError) as error:
+                result.refused.append(RefusedEvent(event, f"{type(error).__name__}: {error}"[:200]))
+                continue
+            if len(lines[-1]) > LARGEST_LINE_BYTES:
+                result.refused.append(RefusedEvent(event, f"more than {LARGEST_LINE_BYTES >> 20} MiB"))
+                lines.pop()
+        is_needed = any(isinstance(event, (RunStarted, RunEnded)) for event in events)
+        result.new_count = self._write(lines, is_needed=is_needed)
+        self.lost_count += len(lines) - result.new_count
+        self.event_count += result.new_count
+        return result
+
+    def _remember(self, event: Event) -> None:
+        self._counts[type(event)] += 1
+        if isinstance(event, ProcessStarted):
+            self._processes[event.process_id] = event
+        elif isinstance(event, Recompiled):
+            self._recompiles[event.process_id] += 1
+
+    def _save_text(self, digest: str, body: bytes) -> None:
+        if len(body) <= LARGEST_TEXT_BYTES:
+            self._stream.save_text(digest, body, self._room)  # without room, the sender tells the server
+
+    def _write(self, lines: Sequence[bytes], *, is_needed: bool = False) -> int:
+        """Write lines whole; return how many of them."""
+        size_bytes = sum(map(len, lines))
+        if not (self._room.take(size_bytes) or is_needed):
+            return 0
+        written_count = self._stream.append(list(lines))
+        if written_count < len(lines):  # the disk is full: texts make room
+            self._room.drop_texts(size_bytes)
+            written_count += self._stream.append(list(lines[written_count:]))
+        for line in lines[:written_count]:
+            self._checksum = checksum_of(line, self._checksum)
+        if written_count:
+            self._written_s = time.monotonic()
+        return written_count
+
+    def _write_mark(self, mark: Mark, *, is_needed: bool = False) -> None:
+        line = dump_mark(mark)
+        if not self.is_deleted and len(line) <= LARGEST_LINE_BYTES:
+            self._write([line], is_needed=is_needed)
+
+    def save_source(self, excerpts: Sequence[SourceLines]) -> None:
+        """Write excerpts of the user's source."""
+        if excerpts:
+            self._write_mark(SourceRead([(excerpt.file, excerpt.first_line, excerpt.lines) for excerpt in excerpts]))
+
+    def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None:
+        """Write what of the run's spool could not be recorded."""
+        for name, of_file in rejects.items():
+            self._write_mark(SpoolRejects(name, of_file))
+
+    def touch(self) -> None:
+        """Write a sign of life into a silent stream, and see that a sender runs."""
+        if time.monotonic() - self._written_s >= SILENT_S:
+            self._write_mark(Beat(VERSION, self.lost_count))
+        with suppress(OSError):
+            spawn_sender(self.root)
+
+    def find_process(self, pid: int | None, first_us: int | None) -> str | None:
+        """Find whose log it is: of the processes with that pid, the last that began before its first record."""
+        started = [process for process in self._processes.values() if pid in (process.pid, None)]
+        if pid is None and len(started) != 1:
+            return None
+        limit_us = (first_us or 0) + 60_000_000
+        started.sort(key=lambda process: (process.time_us > limit_us, -process.time_us, process.process_id))
+        return started[0].process_id if started else None
+
+    def find_log(self, process_id: str) -> LogRow | None:
+        """Return how far a log was read into this stream."""
+        log = self._logs.get(process_id)
+        return None if log is None else LogRow(process_id, self.run_id, log.end_bytes, "kept", redacted=False)
+
+    def open_log(self, generation_of: GenerationOf) -> LogOutbox:
+        """Return the sink of a log of one of the run's processes."""
+        return LogOutbox(self, generation_of)
+
+    def ingest_log(self, batch: EventBatch, generation_of: GenerationOf) -> IngestResult:
+        """Write a batch of a process's log, and behind it how far the log is read."""
+        assert batch.file is not None
+        (position,) = batch.checkpoints
+        process_id = batch.file.process_id
+        if process_id not in self._logs:
+            self._logs[process_id] = LogRead(process_id, batch.file.name)
+            self._write_mark(self._logs[process_id])
+        result = self._write_events(batch.events, generation_of)
+        self._logs[process_id] = self._logs[process_id].advance(
+            position.end_bytes, position.line_count, batch.record_count, batch.last_us, batch.rejects
+        )
+        self._write_mark(self._logs[process_id])
+        return result
+
+    def save_trace_file(self, path: Path) -> None:
+        """Write a trace log whole, as texts by content."""
+        digests: list[str] = []
+        size_bytes = 0
+        with path.open("rb") as file:
+            while piece := file.read(TRACE_PIECE_BYTES):
+                digests.append(digest_of(piece))
+                size_bytes += len(piece)
+                self._save_text(digests[-1], piece)
+        if self._traces.get(path.name) != digests:
+            self._traces[path.name] = digests
+            for first in range(0, len(digests), MOST_PIECES):
+                pieces = digests[first : first + MOST_PIECES]
+                self._write_mark(TracePieces(path.name, size_bytes, first, pieces))
+
+    def count_compiles(self) -> tuple[int, int, int]:
+        """Count compiles, graph breaks and recompiles so far."""
+        return self._counts[CompileStarted], self._counts[GraphBroke], self._counts[Recompiled]
+
+    def count_recompiles(self, task: str) -> int:
+        """Count the recompiles of a benchmark's task, of the rank that has most."""
+        by_rank: Counter[int | None] = Counter()
+        for process in self._processes.values():
+            if process.task == task:
+                by_rank[process.rank] += self._recompiles[process.process_id]
+        return max(by_rank.values(), default=0)
+
+    def check_file(self) -> None:
+        """Notice that the server wants another stream, or no more of the run.
+
+        Raises: StoreMoved.
+        """
+        reason = self._stream.read_stop()
+        self.is_deleted = self.is_deleted or reason == "deleted"
+        if reason == "restart":
+            raise StoreMoved(f"{self.target.server} has not what it was sent of run {self.run_id}; all is sent anew.")
+        if not self._stream.is_there():
+            raise StoreMoved(f"{self.root / self.run_id} was taken away while it was being recorded into.")
+
+    def check_readable(self) -> None:
+        """Do nothing: what was written is compared by the server, by its size and checksum."""
+
+    def set_patience(self, patience_ms: int) -> None:
+        """Do nothing: nobody else writes the stream."""
+
+    def index(self, most_s: float) -> None:
+        """Do nothing: the server indexes."""
+
+    def finish(self) -> None:
+        """Write the last line: nothing more comes, and the spool goes."""
+        self._write_mark(StreamEnd(self._stream.size_bytes, self._checksum, self.lost_count), is_needed=True)
+
+    def close(self) -> None:
+        """Release the stream; the sender takes it to its end."""
+        self._stream.close()
+
+
+class LogOutbox:
+    """The outbox as the sink of a trace log: each event with the generation of its compile."""
+
+    def __init__(self, outbox: OutboxSink, generation_of: GenerationOf) -> None:
+        self._outbox = outbox
+        self._generation_of = generation_of
+
+    def ingest(self, batch: EventBatch) -> IngestResult:
+        """Write a batch, and how far the log is read."""
+        return self._outbox.ingest_log(batch, self._generation_of)

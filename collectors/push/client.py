@@ -1,0 +1,184 @@
+"""Requests to a server, over one connection that is kept. Redirects are not followed: a token goes to one address."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import http.client
+import json
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any, BinaryIO
+from urllib.parse import quote, unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
+
+from compileboard.collectors.contract.secrets import scrub_text
+from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.push.target import Target
+from compileboard.collectors.wire.lines import LARGEST_RATIO, WIRE_VERSION
+from compileboard.version import VERSION
+
+CONNECT_S, ANSWER_S = 10.0, 60.0
+MOST_ANSWER_BYTES = 1 << 20
+LONGEST_PAUSE_S = 3600.0
+STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
+
+
+class ServerAway(OSError):
+    """No answer: the server cannot be reached, or ended in the middle of one."""
+
+
+@dataclass(frozen=True)
+class ServerAnswer:
+    """What a server answered: the body as an object, empty where it is none."""
+
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+    body: Mapping[str, Any]
+
+    @property
+    def offset(self) -> int | None:
+        """Return the byte up to which the server has a stream."""
+        text = self.headers.get("upload-offset", "")
+        return int(text) if text.isdigit() else None
+
+    @property
+    def pause_s(self) -> float:
+        """Return how long the server asks to wait, 0 where it does not."""
+        text = self.headers.get("retry-after", "").strip()
+        if text.isdigit():
+            return min(float(text), LONGEST_PAUSE_S)
+        try:
+            return min(max(parsedate_to_datetime(text).timestamp() - time(), 0.0), LONGEST_PAUSE_S)
+        except (ValueError, TypeError):
+            return 0.0
+
+    def describe(self) -> str:
+        """Return the server's own words, in one line."""
+        words = self.body.get("error") or http.client.responses.get(self.status, "")
+        words = " ".join(clean_text(str(words)).split())[:200]
+        return f"{self.status} {words}".strip()
+
+
+class Client:
+    """A connection to one server, with its token in every request.
+
+    Raises: TargetError if its token cannot be read or must not be sent.
+    """
+
+    def __init__(self, target: Target, environment: Mapping[str, str] = os.environ) -> None:
+        self.target = target
+        self._environment = environment
+        token = target.read_token(environment)
+        self.has_token = token is not None
+        self._headers = {"User-Agent": f"compileboard/{VERSION} wire/{WIRE_VERSION}", "Accept": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._connection: http.client.HTTPConnection | None = None
+        self.answer_count = 0
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | BinaryIO | None = None,
+        **headers: str,
+    ) -> ServerAnswer:
+        """Send a request below /api/v1 and return its answer; a header's underscores stand for hyphens.
+
+        Raises: ServerAway.
+        """
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None:
+            size_bytes = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
+            named["Content-Length"] = str(size_bytes)
+        address = f"{self.target.base}/api/v1/{path}"
+        was_open = self._connection is not None
+        try:
+            try:
+                return self._send(method, address, body, named)
+            except STALE:
+                self.close()
+                if not was_open or not isinstance(body, (bytes, type(None))):
+                    raise
+                return self._send(method, address, body, named)  # the server had closed what was kept open
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise ServerAway(
+                f"{self.target.server} has no certificate that this machine trusts ({error.verify_message}); name "
+                "its authority's file in SSL_CERT_FILE"
+            ) from None
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise ServerAway(f"{self.target.server} does not answer: {_describe(error)}") from None
+
+    def _send(
+        self, method: str, address: str, body: bytes | BinaryIO | None, headers: Mapping[str, str]
+    ) -> ServerAnswer:
+        connection = self._connection = self._connection or self._connect()
+        connection.request(method, address, body, {**self._headers, **headers})
+        response = connection.getresponse()
+        text = response.read(MOST_ANSWER_BYTES)
+        self.answer_count += 1
+        if response.will_close or not response.isclosed():
+            self.close()
+        try:
+            answer = json.loads(text) if text else {}
+        except (ValueError, RecursionError):
+            answer = {}
+        return ServerAnswer(
+            response.status,
+            {name.lower(): value for name, value in response.getheaders()},
+            answer if isinstance(answer, dict) else {},
+        )
+
+    def _connect(self) -> http.client.HTTPConnection:
+        target = self.target
+        if not target.is_tls:  # proxies of the environment are for https:// alone: they would read what passes
+            connection = http.client.HTTPConnection(target.host, target.port, timeout=CONNECT_S)
+        else:
+            context = ssl.create_default_context()
+            proxy = getproxies_environment().get("https")
+            if proxy and not proxy_bypass_environment(target.host):
+                parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+                connection = http.client.HTTPSConnection(
+                    parts.hostname or "", parts.port or 8080, timeout=CONNECT_S, context=context
+                )
+                login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
+                basic = {"Proxy-Authorization": f"Basic {base64.b64encode(login).decode()}"} if parts.username else {}
+                connection.set_tunnel(target.host, target.port, basic)
+            else:
+                connection = http.client.HTTPSConnection(target.host, target.port, timeout=CONNECT_S, context=context)
+        connection.connect()
+        connection.sock.settimeout(ANSWER_S)
+        return connection
+
+    def close(self) -> None:
+        """Close the connection; the next request opens one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return scrub_text(clean_text(" ".join(words.split()))[:200]) or type(error).__name__
+
+
+def pack(body: bytes) -> tuple[bytes, dict[str, str]]:
+    """Return a body as it is sent, with its header: compressed where that is smaller and no bomb."""
+    packed = gzip.compress(body, 1, mtime=0)
+    if len(packed) < len(body) <= len(packed) * LARGEST_RATIO:
+        return packed, {"Content_Encoding": "gzip"}
+    return body, {}
+
+
+def quote_path(text: str) -> str:
+    """Quote a part of a path."""
+    return quote(text, safe="")

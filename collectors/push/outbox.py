@@ -1,0 +1,356 @@
+"""The outbox: files of what waits to be sent, as its writers and the sender see them; the package says which."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.push.target import Target
+from compileboard.collectors.spool.folders import home
+from compileboard.collectors.wire.lines import LARGEST_RATIO
+
+SEGMENT_BYTES = 16 << 20  # what the server has of a stream goes segment by segment
+MEASURE_S = 1.0
+EVENTS, TEXTS, BUNDLE = ".events", "texts", ".bundle"
+STOPS = ("restart", "deleted")
+
+
+def outbox_root(environment: Mapping[str, str]) -> Path:
+    """Return the folder of what waits to be sent from this home."""
+    return home(environment) / "outbox"
+
+
+class Room:
+    """The space that all of a home's outbox may take; texts make room for events, the oldest first."""
+
+    def __init__(self, root: Path, most_bytes: int) -> None:
+        self.root = root
+        self.most_bytes = most_bytes
+        self._used_bytes = 0
+        self._measured_s = -MEASURE_S
+
+    def take(self, size_bytes: int) -> bool:
+        """Return True if there is room for so many bytes more, and count them."""
+        if time.monotonic() - self._measured_s >= MEASURE_S:
+            self._measure()
+        if self._used_bytes + size_bytes > self.most_bytes:
+            self._measure()
+            self.drop_texts(self._used_bytes + size_bytes - self.most_bytes)
+        if self._used_bytes + size_bytes > self.most_bytes:
+            return False
+        self._used_bytes += size_bytes
+        return True
+
+    def drop_texts(self, size_bytes: int) -> None:
+        """Delete the oldest texts that wait, until so many bytes are free; the sender tells the server."""
+        texts = []
+        for path in self.root.glob(f"*/{TEXTS}/*"):
+            with suppress(OSError):
+                status = path.stat()
+                texts.append((status.st_mtime_ns, status.st_size, path))
+        for _, text_bytes, path in sorted(texts):
+            if size_bytes <= 0:
+                return
+            with suppress(OSError):
+                path.unlink()
+                size_bytes -= text_bytes
+                self._used_bytes -= text_bytes
+
+    def _measure(self) -> None:
+        self._used_bytes = measure_bytes(self.root)
+        self._measured_s = time.monotonic()
+
+
+def measure_bytes(folder: Path) -> int:
+    """Sum the sizes of all files below a folder."""
+    total_bytes = 0
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    total_bytes += measure_bytes(Path(entry.path))
+                else:
+                    total_bytes += entry.stat(follow_symlinks=False).st_size
+    return total_bytes
+
+
+class StreamWriter:
+    """A new stream of a run, locked until it is closed. What it wrote is never changed."""
+
+    def __init__(self, root: Path, run_id: str, stream_id: str, target: Target) -> None:
+        self.folder = root / run_id
+        self.stream_id = stream_id
+        self.size_bytes = 0
+        self._file = -1
+        self._file_bytes = 0
+        self._lock = _make_description(self.folder, stream_id, {**asdict(target), "kind": "stream"})
+
+    def append(self, lines: list[bytes]) -> int:
+        """Write lines; return how many of them are whole in the file: fewer where the disk is full."""
+        data = b"".join(lines)
+        try:
+            written_bytes = self._write(data)
+        except OSError:
+            written_bytes = 0
+        if written_bytes == len(data):
+            return len(lines)
+        whole_bytes = data.rfind(b"\n", 0, written_bytes) + 1  # whole lines may have been sent by now
+        if written_bytes > whole_bytes:
+            os.ftruncate(self._file, self._file_bytes - (written_bytes - whole_bytes))
+            self._file_bytes -= written_bytes - whole_bytes
+            self.size_bytes -= written_bytes - whole_bytes
+        return data.count(b"\n", 0, whole_bytes)
+
+    def _write(self, data: bytes) -> int:
+        if self._file < 0 or self._file_bytes >= SEGMENT_BYTES:
+            self._open_segment()
+        written_bytes = 0
+        while written_bytes < len(data):
+            try:
+                count = os.write(self._file, memoryview(data)[written_bytes:])
+            except OSError:
+                break
+            written_bytes += count
+        self._file_bytes += written_bytes
+        self.size_bytes += written_bytes
+        return written_bytes
+
+    def _open_segment(self) -> None:
+        path = self.folder / f"{self.stream_id}.{self.size_bytes:012}{EVENTS}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        file = os.open(path, flags, 0o600)
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._file_bytes = file, os.fstat(file).st_size
+
+    def save_text(self, digest: str, body: bytes, room: Room) -> bool:
+        """Save a text until it is sent; False if there is no room for it."""
+        folder = self.folder / TEXTS
+        if find_text(self.folder, digest) is not None:
+            return True
+        packed = gzip.compress(body, 1, mtime=0)
+        name = f"{digest}.gz"
+        if len(packed) * LARGEST_RATIO < len(body) or len(packed) >= len(body):
+            packed, name = body, digest
+        if not room.take(len(packed)):
+            return False
+        temporary = folder / f".{name}.{os.getpid()}"
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            temporary.write_bytes(packed)
+            os.replace(temporary, folder / name)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
+            return False
+        return True
+
+    def read_stop(self) -> str | None:
+        """Return why nothing more is to be written: `restart` or `deleted`."""
+        return read_stop(self.folder, self.stream_id)
+
+    def is_there(self) -> bool:
+        """Return True unless somebody took the stream's files away."""
+        return (self.folder / f"{self.stream_id}.json").exists()
+
+    def close(self) -> None:
+        """Release the stream: nothing more comes."""
+        for descriptor in (self._file, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._lock = -1
+
+
+def _make_description(folder: Path, name: str, described: Mapping[str, Any]) -> int:
+    """Write what something waiting is, locked from before it can be seen; return the lock.
+
+    Raises: OSError.
+    """
+    temporary = folder / f".{name}.{os.getpid()}"
+    for attempt in range(3):  # an empty folder may be taken away by the sender
+        folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+        try:
+            lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            break
+        except FileNotFoundError:
+            if attempt == 2:
+                raise
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, json.dumps(described).encode())
+        os.replace(temporary, folder / f"{name}.json")
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def add_bundle(root: Path, run_id: str, bundle: Path, target: Target) -> None:
+    """Move a bundle of a run into the outbox.
+
+    Raises: OSError.
+    """
+    folder = root / run_id
+    name = f"bundle-{time.time_ns():x}"
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    os.replace(bundle, folder / f"{name}{BUNDLE}")
+    os.close(_make_description(folder, name, {**asdict(target), "kind": "bundle"}))
+
+
+def find_text(folder: Path, digest: str) -> Path | None:
+    """Return the file of a text that waits, None if it was sent or dropped."""
+    for name in (f"{digest}.gz", digest):
+        path = folder / TEXTS / name
+        if path.exists():
+            return path
+    return None
+
+
+def read_stop(folder: Path, stream_id: str) -> str | None:
+    """Return why a stream is not to be written any more."""
+    try:
+        reason = (folder / f"{stream_id}.stop").read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return None
+    return reason if reason in STOPS else None
+
+
+@dataclass(frozen=True)
+class SentState:
+    """How far a stream was sent: bytes and their CRC-32; of a bundle the import that it became."""
+
+    offset: int = 0
+    checksum: int = 0
+    import_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One thing of a run that waits: a stream, or a bundle."""
+
+    folder: Path
+    name: str
+    kind: str
+    target: Target
+
+    @property
+    def run_id(self) -> str:
+        """Return its run."""
+        return self.folder.name
+
+    @property
+    def bundle(self) -> Path:
+        """Return a bundle's file."""
+        return self.folder / f"{self.name}{BUNDLE}"
+
+    def is_written(self) -> bool:
+        """Return True while a recorder writes it, by the lock that goes with it."""
+        try:
+            descriptor = os.open(self.folder / f"{self.name}.json", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def list_segments(self) -> list[tuple[int, Path]]:
+        """List a stream's files with the byte that each begins at."""
+        segments = []
+        for path in self.folder.glob(f"{self.name}.*{EVENTS}"):
+            first = path.name[len(self.name) + 1 : -len(EVENTS)]
+            if first.isdigit():
+                segments.append((int(first), path))
+        return sorted(segments)
+
+    def measure(self) -> int:
+        """Return how many bytes a stream has, those that are gone included; of a bundle its size."""
+        with suppress(OSError):
+            if self.kind == "bundle":
+                return self.bundle.stat().st_size
+            if segments := self.list_segments():
+                first, path = segments[-1]
+                return first + path.stat().st_size
+        return 0
+
+    def read(self, offset: int, most_bytes: int) -> bytes:
+        """Return whole lines from a byte on, at least one if there is one; nothing if that byte is gone."""
+        before = [segment for segment in self.list_segments() if segment[0] <= offset]
+        if not before:
+            return b""
+        first, path = before[-1]
+        with path.open("rb") as file:
+            file.seek(offset - first)
+            data = file.read(most_bytes)
+            if b"\n" not in data:
+                data += file.readline()
+        return data[: data.rfind(b"\n") + 1]
+
+    def read_sent(self) -> SentState:
+        """Return how far it was sent; from its beginning where that is not known."""
+        try:
+            body = json.loads((self.folder / f"{self.name}.sent").read_text(encoding="ascii"))
+            return SentState(int(body["offset"]), int(body["checksum"]), body.get("import_id"))
+        except (OSError, ValueError, TypeError, KeyError):
+            return SentState()
+
+    def write_sent(self, state: SentState) -> None:
+        """Save how far it was sent; segments that are sent whole go, but for the last."""
+        with suppress(OSError):
+            (self.folder / f"{self.name}.sent").write_text(json.dumps(asdict(state)), encoding="ascii")
+        segments = self.list_segments()
+        for (_, path), (end, _) in pairwise(segments):
+            if end <= state.offset:
+                path.unlink(missing_ok=True)
+
+    def write_stop(self, reason: str) -> None:
+        """Ask the writer to write nothing more.
+
+        Raises: OSError.
+        """
+        (self.folder / f"{self.name}.stop").write_text(reason, encoding="ascii")
+
+    def delete(self) -> None:
+        """Delete it; the run's folder and its texts go with the last."""
+        for path in [*(path for _, path in self.list_segments()), self.bundle]:
+            path.unlink(missing_ok=True)
+        for suffix in (".sent", ".stop", ".json"):
+            (self.folder / f"{self.name}{suffix}").unlink(missing_ok=True)
+        if not any(self.folder.glob("*.json")):
+            for path in self.folder.glob(f"{TEXTS}/*"):
+                path.unlink(missing_ok=True)
+            with suppress(OSError):
+                (self.folder / TEXTS).rmdir()
+        with suppress(OSError):
+            self.folder.rmdir()
+
+
+def list_waiting(root: Path) -> Iterator[Waiting]:
+    """Yield what waits, run by run in the order of their ids, streams in the order in which they began."""
+    try:
+        folders = sorted(path for path in root.iterdir() if path.is_dir())
+    except OSError:
+        return
+    for folder in folders:
+        described = []
+        for path in folder.glob("[!.]*.json"):
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                body = json.loads(path.read_text(encoding="utf-8"))
+                kind = "bundle" if body["kind"] == "bundle" else "stream"
+                target = Target(str(body["server"]), str(body["token_file"]), bool(body["insecure"]))
+                waiting = Waiting(folder, path.name.removesuffix(".json"), kind, target)
+                described.append((path.stat().st_mtime_ns, waiting.name, waiting))
+        for _, _, waiting in sorted(described):
+            yield waiting

@@ -1,0 +1,255 @@
+"""The one process of a home that sends what waits in its outbox; it ends when nothing is left and nobody writes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from compileboard.collectors.push.client import Client, ServerAway
+from compileboard.collectors.push.delivery import BundleDelivery, Refused, StreamDelivery, open_delivery
+from compileboard.collectors.push.outbox import Waiting, list_waiting
+from compileboard.collectors.push.target import TOKEN_VARIABLE, Target, TargetError
+from compileboard.start import own_command
+
+IDLE_S, LINGER_S = 0.25, 2.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
+GIVE_UP_S = 24 * 3600.0  # without an answer and without a writer; the next command starts it again
+LOCK_NAME, STATUS_NAME = "sender.lock", "sender.json"
+
+
+@dataclass
+class ServerStatus:
+    """What the sender met last at a server; `error` is none where it answers."""
+
+    answered_us: int | None = None
+    error: str | None = None
+    failed_us: int | None = None
+
+
+@dataclass
+class Pause:
+    """How long a server, or one thing that waits, is left alone after failures."""
+
+    failure_count: int = 0
+    due_s: float = 0.0
+
+    def lengthen(self, pause_s: float) -> None:
+        """Wait at random up to a time that doubles, and at least as long as the server asks."""
+        longest_s = min(FIRST_PAUSE_S * 2**self.failure_count, LONGEST_PAUSE_S)
+        self.failure_count = min(self.failure_count + 1, 30)
+        self.due_s = time.monotonic() + max(pause_s, random.uniform(0, longest_s))  # noqa: S311 - no secret
+
+    def is_over(self) -> bool:
+        """Return True if it is time for the next try."""
+        return time.monotonic() >= self.due_s
+
+
+@dataclass
+class Line:
+    """One server: its connection, what it answered last, and the pause after a failure."""
+
+    target: Target
+    status: ServerStatus = field(default_factory=ServerStatus)
+    client: Client | None = None
+    wants_token: bool = False
+    pause: Pause = field(default_factory=Pause)
+
+    def open(self, environment: Mapping[str, str]) -> Client:
+        """Return the connection.
+
+        Raises: TargetError if the token cannot be used.
+        """
+        self.client = self.client or Client(self.target, environment)
+        return self.client
+
+    def close(self) -> None:
+        """Close the connection; the next one reads the token anew."""
+        if self.client is not None:
+            self.client.close()
+            self.client = None
+
+
+@dataclass
+class Shipment:
+    """The delivery of one thing that waits, and the pause after the server refused it."""
+
+    delivery: StreamDelivery | BundleDelivery
+    pause: Pause = field(default_factory=Pause)
+
+
+class Sender:
+    """The sending of all that waits below one folder."""
+
+    def __init__(self, root: Path, environment: Mapping[str, str]) -> None:
+        self.root = root
+        self._environment = environment
+        self._lines: dict[Target, Line] = {}
+        self._shipments: dict[Path, Shipment] = {}
+        self._written_status = ""
+
+    def run(self, sleep: Callable[[float], None] = time.sleep) -> bool:
+        """Send until nothing is left and nobody writes, which is True, or nothing can be sent for hours."""
+        idle_since_s = progress_s = time.monotonic()
+        while True:
+            waiting = list(list_waiting(self.root))
+            has_sent = self.step(waiting)
+            now_s = time.monotonic()
+            is_written = any(item.is_written() for item in waiting)
+            if has_sent or is_written:
+                progress_s = now_s
+            if waiting:
+                idle_since_s = now_s
+            if now_s - idle_since_s >= LINGER_S:
+                return True
+            if now_s - progress_s >= GIVE_UP_S or (waiting and not is_written and self._is_hopeless(waiting)):
+                return False
+            if not has_sent:
+                sleep(IDLE_S)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for line in self._lines.values():
+            line.close()
+
+    def step(self, waiting: list[Waiting]) -> bool:
+        """Send one request of each that waits, where its server is due; return True if anything was sent."""
+        has_sent = False
+        for item in waiting:
+            line = self._lines.setdefault(item.target, Line(item.target))
+            shipment = self._shipments.setdefault(item.folder / item.name, Shipment(open_delivery(item)))
+            if line.pause.is_over() and shipment.pause.is_over():
+                has_sent |= self._send(item, shipment, line)
+        for path in self._shipments.keys() - {item.folder / item.name for item in waiting}:
+            del self._shipments[path]
+        self._write_status()
+        return has_sent
+
+    def _send(self, waiting: Waiting, shipment: Shipment, line: Line) -> bool:
+        status, now_us = line.status, time.time_ns() // 1000
+        try:
+            client = line.open(self._environment)
+            before_count = client.answer_count
+            sent = shipment.delivery.step(client)
+            if client.answer_count > before_count:
+                line.pause = shipment.pause = Pause()
+                status.answered_us, status.error, line.wants_token = now_us, None, False
+            return sent.plain_bytes > 0 or sent.is_done
+        except (ServerAway, TargetError) as error:
+            line.pause.lengthen(0.0)
+            line.close()
+            words = str(error)
+        except Refused as refused:
+            (shipment if refused.is_of_one else line).pause.lengthen(refused.pause_s)
+            words = str(refused)
+            if refused.is_token:
+                line.wants_token = True
+                line.close()
+        except (OSError, ValueError) as error:  # a file that was taken away, a disk that fails
+            shipment.pause.lengthen(0.0)
+            words = f"run {waiting.run_id} cannot be read: {error}"
+        status.error, status.failed_us = words, now_us
+        shipment.delivery.forget()
+        return False
+
+    def _is_hopeless(self, waiting: list[Waiting]) -> bool:
+        """Return True if the server wants a token and this process has none: a later command may have it."""
+        if self._environment.get(TOKEN_VARIABLE):
+            return False
+        return all(not item.target.token_file and self._lines[item.target].wants_token for item in waiting)
+
+    def _write_status(self) -> None:
+        status = {line.target.server: asdict(line.status) for line in self._lines.values()}
+        text = json.dumps({"pid": os.getpid(), "servers": status})
+        if text == self._written_status:
+            return
+        self._written_status = text
+        temporary = self.root / f".{STATUS_NAME}"
+        with suppress(OSError):
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, self.root / STATUS_NAME)
+
+
+def read_status(root: Path, server: str) -> ServerStatus:
+    """Return what the sender met last at a server."""
+    try:
+        status = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["servers"][server]
+        return ServerStatus(status["answered_us"], status["error"], status["failed_us"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ServerStatus()
+
+
+def _take_lock(root: Path) -> int | None:
+    """Return the lock of a home's sender, None where another process has it.
+
+    Raises: OSError.
+    """
+    descriptor = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def is_sending(root: Path) -> bool:
+    """Return True if a sender of this home runs.
+
+    Raises: OSError.
+    """
+    lock = _take_lock(root)
+    if lock is None:
+        return True
+    os.close(lock)
+    return False
+
+
+def spawn_sender(root: Path) -> None:
+    """Start a sender that outlives this process and its terminal, unless one runs.
+
+    Raises: OSError.
+    """
+    if is_sending(root):
+        return
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_SPOOL")}
+    subprocess.Popen(
+        own_command("compileboard.collectors.push.sender", str(root)),
+        cwd="/",
+        env={**inherited, "CUDA_VISIBLE_DEVICES": ""},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+    ).returncode = 0  # never waited for: it outlives us, and its Popen must not complain at exit
+
+
+def send_all(root: Path) -> int:
+    """Send what waits in an outbox, if no other process does; 1 if something is left."""
+    while True:
+        lock = _take_lock(root)
+        if lock is None:
+            return 0
+        try:
+            with closing(Sender(root, os.environ)) as sender:
+                is_empty = sender.run()
+        finally:
+            os.close(lock)
+        if not is_empty:
+            return 1
+        if not any(True for _ in list_waiting(root)):  # what began meanwhile had found the lock taken
+            return 0
+
+
+if __name__ == "__main__":
+    os.nice(5)
+    sys.exit(send_all(Path(sys.argv[1])))

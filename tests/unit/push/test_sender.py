@@ -1,0 +1,218 @@
+"""What a recorder writes into its outbox reaches the server once, whatever the wire does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.contract.events import ArtifactSeen, CompileStarted, Event, RunStarted
+from compileboard.collectors.pipeline import outbox_sink
+from compileboard.collectors.pipeline.outbox_sink import OutboxSink
+from compileboard.collectors.pipeline.source import EventBatch
+from compileboard.collectors.push import sender
+from compileboard.collectors.push.outbox import list_waiting
+from compileboard.collectors.push.sender import Sender, read_status
+from compileboard.collectors.push.target import Target
+from compileboard.collectors.store.errors import StoreMoved
+from compileboard.collectors.wire.marks import StreamEnd
+from tests.unit.push.push_server import PushServer, push_server
+
+MOST_BYTES = 64 << 20
+
+
+@pytest.fixture(autouse=True)
+def no_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send from the test itself."""
+    monkeypatch.setattr(sender, "LINGER_S", 0.05)
+    monkeypatch.setattr(outbox_sink, "spawn_sender", lambda root: None)
+
+
+@pytest.fixture
+def server() -> Iterator[PushServer]:
+    with push_server() as server:
+        yield server
+
+
+def open_sink(root: Path, server: PushServer, most_bytes: int = MOST_BYTES, run_id: str = "RUN") -> OutboxSink:
+    return OutboxSink.open(root, run_id, Target(server.address), most_bytes)
+
+
+def make_events(count: int, first: int = 0, text: str = "") -> list[Event]:
+    events: list[Event] = []
+    for number in range(first, first + count):
+        events.append(CompileStarted("P", 2 * number, number, f"0/{number}", function="forward"))
+        if text:
+            events.append(ArtifactSeen("P", 2 * number + 1, number, name="graph", state="kept", text=f"{number}{text}"))
+    return events
+
+
+def send(root: Path, server: PushServer, most_steps: int = 2000) -> None:
+    """Send until nothing is left, without a pause between tries."""
+    with closing(Sender(root, {})) as sending:
+        for _ in range(most_steps):
+            waiting = list(list_waiting(root))
+            if not waiting:
+                return
+            sending.step(waiting)
+            for line in sending._lines.values():
+                line.pause.due_s = 0.0
+            for shipment in sending._shipments.values():
+                shipment.pause.due_s = 0.0
+    raise AssertionError(f"{most_steps} steps were not enough: {read_status(root, server.address)}")
+
+
+def step_once(root: Path) -> None:
+    with closing(Sender(root, {})) as sending:
+        sending.step(list(list_waiting(root)))
+
+
+def run_sender(root: Path, **environment: str) -> bool:
+    with closing(Sender(root, environment)) as sending:
+        return sending.run()
+
+
+def test_events_marks_and_long_texts_arrive_and_the_outbox_is_empty(tmp_path: Path, server: PushServer) -> None:
+    sink = open_sink(tmp_path, server)
+    events = [RunStarted("B", 0, 1, run_id="RUN", name="a run"), *make_events(3, text="x" * 9000)]
+    sink.ingest(EventBatch(events))
+    sink.finish()
+    sink.close()
+    send(tmp_path, server)
+    received, marks = server.read("RUN")
+    assert received == events
+    assert isinstance(marks[-1], StreamEnd)
+    assert len(server.texts) == 3
+    assert [path for path in tmp_path.rglob("*") if path.name != "sender.json"] == []
+
+
+def test_every_event_arrives_once_through_faults_of_every_kind(tmp_path: Path, server: PushServer) -> None:
+    chance = random.Random(7)
+    faults = ("lost", "cut", 503, 500, 429, 460, 507)
+    server.fault = lambda method, path: chance.choice(faults) if chance.random() < 0.3 else None
+    sink, sent = open_sink(tmp_path, server), make_events(1500) + make_events(50, 1500, "y" * 5000)
+    for first in range(0, len(sent), 500):
+        sink.ingest(EventBatch(sent[first : first + 500]))
+    sink.finish()
+    sink.close()
+    send(tmp_path, server)
+    assert server.read("RUN")[0] == sent
+    assert server.largest_bytes <= 256 << 10
+
+
+def test_a_sender_that_was_killed_is_followed_by_one_that_asks_where_to_go_on(
+    tmp_path: Path, server: PushServer
+) -> None:
+    sink, sent = open_sink(tmp_path, server), make_events(9000)
+    sink.ingest(EventBatch(sent))
+    sink.finish()
+    sink.close()
+    step_once(tmp_path)
+    (waiting,) = list_waiting(tmp_path)
+    assert 0 < waiting.read_sent().offset < waiting.measure()
+    (waiting.folder / f"{waiting.name}.sent").unlink()  # it may not have been written
+    send(tmp_path, server)
+    assert server.read("RUN")[0] == sent
+
+
+def test_a_text_that_the_server_has_is_not_sent(tmp_path: Path, server: PushServer) -> None:
+    for run_id in ("FIRST", "SECOND"):
+        sink = open_sink(tmp_path, server, run_id=run_id)
+        sink.ingest(EventBatch(make_events(4, text="same" * 3000)))
+        sink.finish()
+        sink.close()
+        send(tmp_path, server)
+    assert server.requests["PUT"] == 4
+    assert server.read("SECOND")[0] == server.read("FIRST")[0]
+
+
+def test_a_full_outbox_drops_texts_before_events_and_counts_what_it_drops(tmp_path: Path, server: PushServer) -> None:
+    sink = open_sink(tmp_path, server, most_bytes=100_000)
+    noise = random.Random(1).randbytes(10_000).hex()
+    for number in range(0, 60, 2):
+        sink.ingest(EventBatch(make_events(2, number, text=noise)))
+    assert sink.lost_count == 0
+    sink.ingest(EventBatch(make_events(1000, 100)))
+    sink.finish()
+    sink.close()
+    assert sink.lost_count == 1000
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 110_000
+    send(tmp_path, server)
+    received, marks = server.read("RUN")
+    assert len(received) == 120
+    assert isinstance(marks[-1], StreamEnd)
+    assert marks[-1].lost_count == 1000
+    assert len(server.dropped) + len(server.texts) == 60
+    assert len(server.dropped) > 40
+
+
+def test_what_the_server_lost_is_sent_anew_by_the_recorder_under_another_stream(
+    tmp_path: Path, server: PushServer
+) -> None:
+    sink = open_sink(tmp_path, server)
+    sink.ingest(EventBatch(make_events(5)))
+    step_once(tmp_path)
+    (stored,) = server.streams.values()
+    stored[:20] = b"of an older backup !"
+    step_once(tmp_path)
+    (waiting,) = list_waiting(tmp_path)
+    (waiting.folder / f"{waiting.name}.sent").unlink()
+    step_once(tmp_path)
+    with pytest.raises(StoreMoved, match="sent anew"):
+        sink.check_file()
+    sink.close()
+
+
+def test_a_stream_without_a_recorder_that_the_server_lost_is_copied_with_an_end_of_its_own(
+    tmp_path: Path, server: PushServer
+) -> None:
+    sink, sent = open_sink(tmp_path, server), make_events(5)
+    sink.ingest(EventBatch(sent))
+    sink.finish()
+    sink.close()
+    (waiting,) = list_waiting(tmp_path)
+    server.streams["RUN", waiting.name] = bytearray(b'{"v":1,"mark":"beat"}\n')
+    send(tmp_path, server)
+    del server.streams["RUN", waiting.name]
+    received, marks = server.read("RUN")
+    assert received == sent
+    assert isinstance(marks[-1], StreamEnd)
+
+
+def test_nothing_more_is_written_of_a_run_that_was_deleted_on_the_server(tmp_path: Path, server: PushServer) -> None:
+    sink = open_sink(tmp_path, server)
+    server.deleted.add("RUN")
+    sink.ingest(EventBatch(make_events(5)))
+    step_once(tmp_path)
+    sink.check_file()
+    assert sink.ingest(EventBatch(make_events(5))).deleted_run
+    sink.close()
+    send(tmp_path, server)
+    assert list(list_waiting(tmp_path)) == []
+
+
+def test_a_torn_last_line_of_a_recorder_that_died_is_left_out(tmp_path: Path, server: PushServer) -> None:
+    sink = open_sink(tmp_path, server)
+    sink.ingest(EventBatch(make_events(3)))
+    sink.close()
+    (waiting,) = list_waiting(tmp_path)
+    (_, path) = waiting.list_segments()[-1]
+    path.write_bytes(path.read_bytes()[:-9])
+    send(tmp_path, server)
+    assert server.read("RUN")[0] == make_events(2)
+
+
+def test_a_sender_without_a_token_says_what_to_do_and_ends(tmp_path: Path, server: PushServer) -> None:
+    server.token = "secret-0123456789"
+    sink = open_sink(tmp_path, server)
+    sink.ingest(EventBatch(make_events(1)))
+    sink.close()
+    assert not run_sender(tmp_path)
+    error = str(read_status(tmp_path, server.address).error)
+    assert error.startswith("the token is missing, wrong, expired or revoked")
+    assert run_sender(tmp_path, COMPILEBOARD_TOKEN=server.token)
+    assert server.read("RUN")[0] == make_events(1)
+    assert server.token not in error
