@@ -25,6 +25,7 @@ from compileboard.app.web.security import allowed_hosts
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.trash import prune_trash
 from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.maintenance.leases import SERVE, Lease, take_lease
 from compileboard.collectors.store.migrations import migrate
 
 CONNECTIONS = 1000  # of one worker
@@ -40,6 +41,22 @@ def log(message: str) -> None:
     """Print a message on stderr; stdout stays free."""
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
+
+
+def hold_database(path: str) -> Lease:
+    """Stop others from replacing the database while it is served.
+
+    Raises: ServeError if it is being replaced, or its folder cannot be written.
+    """
+    try:
+        lease = take_lease(path, SERVE, shared=True)
+    except OSError as error:
+        raise ServeError(
+            f"{error.filename} cannot be made ({error.strerror}): the database's folder is not there or not writable"
+        ) from error
+    if lease is None:
+        raise ServeError(f"{path} is being replaced by `compileboard restore`; start again when that is done")
+    return lease
 
 
 def prepare_database(path: str, environ: Mapping[str, str]) -> None:
@@ -143,6 +160,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
     listener = bind(settings.host, settings.port)
     with listener:
         check_exposure(settings)
+        _lease = hold_database(settings.db)
         prepare_database(settings.db, environ)
         ImportQueue(settings.db).clear()
         app = create_app(settings)

@@ -32,6 +32,9 @@ COMMANDS = {
     "trash": Entry("activity:trash", "Delete runs, restore deleted ones, or delete those for good."),
     "token": Entry("tokens:token", "Make, list and revoke tokens for people and boxes."),
     "audit": Entry("activity:audit", "List who changed what."),
+    "backup": Entry("maintenance:backup", "Back up a database while it is served."),
+    "restore": Entry("maintenance:restore", "Put a backup in place of a database."),
+    "verify": Entry("maintenance:verify", "Check a database or a backup."),
 }
 EPILOG = """\
 Examples:
@@ -46,6 +49,7 @@ Examples:
   %(prog)s trash restore ID                   restore a run deleted within a week
   %(prog)s token create ann --scope write --expires 90d
   %(prog)s audit                              who changed what
+  %(prog)s backup /backups/2026-11-23         a live database into a folder; verify and restore take it
   %(prog)s alerts send --rules alerts.toml    send alerts
 
 Record runs with: compileboard-collect run -- python train.py

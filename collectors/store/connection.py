@@ -90,8 +90,8 @@ def _use_wal(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
         time.sleep(0.01)
 
 
-def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """Open an existing, current database for reading only.
+def open_reader(path: str | os.PathLike[str], *, allow_older: bool = False) -> sqlite3.Connection:
+    """Open an existing database for reading only; one of an older version where that is allowed.
 
     Raises: StoreMissing, NotAStore, StoreNeedsMigration, StoreTooNew, or another StoreError.
     """
@@ -106,7 +106,7 @@ def open_reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     with _closed_on_error(connection, name):
         connection.execute("pragma query_only = on")
         connection.execute("pragma mmap_size = 268435456")
-        _check_version(connection, name, allow_older=False)
+        _check_version(connection, name, allow_older=allow_older)
     return connection
 
 

@@ -55,3 +55,10 @@ create table sent_texts (
   received_us integer not null
 ) strict, without rowid;
 create index sent_texts_received on sent_texts (received_us);
+
+-- Runs whose detail was deleted to save room. Their totals, results, summaries, repros and people's words stay.
+create table pruned_runs (
+  run_id text primary key references runs (id) on delete cascade,
+  pruned_us integer not null,
+  deleted_bytes integer               -- texts and events, packed; null until all of it is deleted
+) strict, without rowid;

@@ -30,7 +30,13 @@ def list_commands(group, name=None):
     ("group", "pages"),
     [
         (collect, ("collector.md", "bench.md", "experiments.md", "try.md", "repro.md", "github-action.md")),
-        (dashboard, ("dashboard.md", "check.md", "reports.md", "site.md", "incidents.md", "alerts.md", "access.md")),
+        (
+            dashboard,
+            (
+                *("dashboard.md", "check.md", "reports.md", "site.md", "incidents.md", "alerts.md", "access.md"),
+                "operate.md",
+            ),
+        ),
     ],
 )
 def test_every_command_and_option_is_documented_and_has_help(group, pages):

@@ -308,7 +308,7 @@ def write_summaries(connection: sqlite3.Connection, run_id: str, suites: Iterabl
         key = {"run_id": run_id, "suite": suite}
         rows = merge_results(read_measured(connection.execute(OF_SUITE_SQL, key)))
         connection.execute("delete from run_summaries where run_id = :run_id and suite = :suite", key)
-        connection.executemany(ADD, _sum_up(run_id, rows))
+        connection.executemany(ADD, sum_up(run_id, rows))
 
 
 def grow_summaries(connection: sqlite3.Connection) -> None:
@@ -317,7 +317,8 @@ def grow_summaries(connection: sqlite3.Connection) -> None:
         write_summaries(connection, run_id, [str(row[1]) for row in suites])
 
 
-def _sum_up(run_id: str, rows: list[ResultRow]) -> list[dict[str, Any]]:
+def sum_up(run_id: str, rows: list[ResultRow]) -> list[dict[str, Any]]:
+    """Return the rows of `run_summaries` that a run's rows of one suite come to."""
     sets: dict[tuple[Any, ...], list[ResultRow]] = {}
     for row in rows:
         sets.setdefault(_find_set(row), []).append(row)

@@ -1,0 +1,326 @@
+"""Backups of a live database, and putting one back.
+
+<backup>/
+    manifest.json   versions, when, rows by table, and each file's size and SHA-256
+    database.db     one state of the database, in one file without a write-ahead log
+    trash/          the deleted runs that it can restore
+
+One read transaction is held while pages are copied: writers go on beside it, and the copy is of one moment. Until it
+ends the write-ahead log grows. A backup appears under its name whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader
+from compileboard.collectors.store.dashboard.trash import trash_path
+from compileboard.collectors.store.errors import StoreError, StoreTooNew, explain
+from compileboard.collectors.store.maintenance.leases import SERVE, take_lease
+
+FORMAT = 1
+MANIFEST, DATABASE, TRASH = "manifest.json", "database.db", "trash"
+COUNTED = ("runs", "events", "compiles", "results", "payloads", "incidents", "baselines", "audit")
+PAGES_AT_ONCE = 1024
+TRASH_TRIES = 5  # a run is restored, or deleted for good, between the snapshot and the copy of its file
+Progress = Callable[[int, int], None]
+
+
+class BackupError(StoreError):
+    """Why there is no backup, or why one cannot be used."""
+
+
+@dataclass(frozen=True)
+class BackupFile:
+    """One file of a backup."""
+
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class BackupManifest:
+    """What a backup has."""
+
+    format: int
+    program_version: str
+    database_version: int
+    created_us: int
+    row_counts: dict[str, int]
+    files: dict[str, BackupFile]
+    missing_trash: int  # deleted runs whose file was gone already
+
+
+@dataclass(frozen=True)
+class RestoredBackup:
+    """What became of the database that was there before."""
+
+    manifest: BackupManifest
+    replaced_path: str | None
+    replaced_run_count: int | None
+
+
+def write_backup(
+    database: str, target: str, *, program_version: str, progress: Progress = lambda done, total: None
+) -> BackupManifest:
+    """Back a database up into a new folder.
+
+    Raises: StoreError in words, with nothing left under the folder's name.
+    """
+    folder = Path(os.path.abspath(target))
+    if os.path.lexists(folder):
+        raise BackupError(f"{target} is there already; give a backup a name of its own, as backups/2026-11-23.")
+    if not folder.parent.is_dir():
+        raise BackupError(f"there is no folder {folder.parent}; make it first.")
+    with _partial_folder(folder) as partial:
+        created_us = time.time_ns() // 1000
+        missing = _copy_snapshot(database, partial, progress)
+        with closing(_open_copy(partial / DATABASE)) as copy:
+            version = int(copy.execute("pragma user_version").fetchone()[0])
+            counts = {name: count for name in COUNTED if (count := _count_rows(copy, name)) is not None}
+        files = {str(path.relative_to(partial)): _describe_file(path) for path in _list_files(partial)}
+        manifest = BackupManifest(FORMAT, program_version, version, created_us, counts, files, missing)
+        (partial / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
+        for path in (*_list_files(partial), partial / TRASH, partial):
+            _sync(path)
+        try:
+            os.rename(partial, folder)
+        except OSError as error:
+            raise BackupError(f"{target} cannot be made ({error.strerror}).") from error
+        _sync(folder.parent)
+    return manifest
+
+
+@contextmanager
+def _partial_folder(folder: Path) -> Iterator[Path]:
+    """Make the folder that a backup is written in; one that a killed command left is taken over."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    try:
+        partial.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BackupError(f"{partial} cannot be made ({error.strerror}); give another folder.") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackupError(
+                f"another backup is being written to {folder}; wait for it, or give another name."
+            ) from None
+        try:
+            for left in partial.iterdir():
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+            (partial / TRASH).mkdir(mode=0o700)
+            yield partial
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise BackupError(f"{partial} cannot be written ({error.strerror}); nothing was backed up.") from error
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _copy_snapshot(database: str, partial: Path, progress: Progress) -> int:
+    """Copy the database with the deleted runs that it can restore; return of how many the file is gone."""
+    for attempt in range(TRASH_TRIES):
+        with closing(open_reader(database, allow_older=True)) as reader:
+            reader.execute("begin")
+            missing = _copy_trash(reader, database, partial / TRASH)
+            if missing and attempt + 1 < TRASH_TRIES:
+                time.sleep(0.1)
+                continue
+            _copy_pages(reader, database, partial / DATABASE, progress)
+            return missing
+    raise AssertionError("unreachable")
+
+
+def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> int:
+    """Copy the files of deleted runs that a snapshot knows of; return how many of them are not there."""
+    version = int(reader.execute("pragma user_version").fetchone()[0])
+    if version < DATABASE_VERSION:  # the table had other names
+        reader.execute("select count(*) from sqlite_schema").fetchone()
+        paths = sorted(trash_path(database, "").parent.glob("*.db"))
+    else:
+        rows = reader.execute("select run_id from removed_runs where expires_us is not null order by run_id")
+        paths = [trash_path(database, row["run_id"]) for row in rows]
+    missing = 0
+    for path in paths:
+        try:
+            shutil.copyfile(path, target / path.name)
+        except FileNotFoundError:
+            missing += 1
+    return missing
+
+
+def _copy_pages(reader: sqlite3.Connection, database: str, target: Path, progress: Progress) -> None:
+    try:
+        with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+            copy.execute("pragma synchronous = off")  # the whole file is synced at the end
+            reader.backup(copy, pages=PAGES_AT_ONCE, progress=lambda _, left, total: progress(total - left, total))
+            copy.execute("pragma journal_mode = delete")
+    except sqlite3.Error as error:
+        raise explain(error, str(target) if "full" in str(error) else database) from error
+
+
+def _count_rows(copy: sqlite3.Connection, table: str) -> int | None:
+    try:
+        return int(copy.execute(f"select count(*) from {table}").fetchone()[0])  # noqa: S608 - our own names
+    except sqlite3.OperationalError:
+        return None  # of a later version than the backup
+
+
+def _open_copy(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+
+
+def _list_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+
+
+def _describe_file(path: Path) -> BackupFile:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return BackupFile(path.stat().st_size, digest.hexdigest())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_backup(path: str) -> bool:
+    """Return True if a path is a folder with a backup's manifest."""
+    return (Path(path) / MANIFEST).is_file()
+
+
+def read_manifest(folder: str) -> BackupManifest:
+    """Read what a backup has.
+
+    Raises: BackupError if it is none, is damaged, or of a later version.
+    """
+    path = Path(folder) / MANIFEST
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["format"] > FORMAT:
+            raise StoreTooNew(
+                f"{folder} is a backup of format {values['format']}; this CompileBoard knows {FORMAT}. Upgrade it."
+            )
+        values["files"] = {name: BackupFile(**file) for name, file in values["files"].items()}
+        return BackupManifest(**values)
+    except FileNotFoundError:
+        raise BackupError(f"{folder} is no backup: it has no {MANIFEST}. Give the folder that `backup` made.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupError(f"{path} cannot be read or is damaged; take another backup.") from error
+
+
+def list_changed_files(folder: str, manifest: BackupManifest) -> list[str]:
+    """Return in words which files of a backup are gone, changed or new."""
+    root = Path(folder)
+    present = {str(path.relative_to(root)): path for path in _list_files(root)}
+    problems = [f"{name} is missing" for name in sorted(manifest.files.keys() - present.keys())]
+    problems += [f"{name} is not of this backup" for name in sorted(present.keys() - manifest.files.keys())]
+    for name in sorted(manifest.files.keys() & present.keys()):
+        if (file := _describe_file(present[name])) != manifest.files[name]:
+            expected = manifest.files[name]
+            what = "size" if file.size_bytes != expected.size_bytes else "SHA-256"
+            problems.append(f"{name} is damaged: its {what} is not the manifest's")
+    return problems
+
+
+def restore_backup(folder: str, database: str) -> RestoredBackup:
+    """Put a backup in place of a database; what was there moves aside.
+
+    Raises: StoreError in words, with the database as it was.
+    """
+    manifest = read_manifest(folder)
+    if manifest.database_version > DATABASE_VERSION:
+        raise StoreTooNew(
+            f"{folder} has database version {manifest.database_version}; this CompileBoard knows versions up to "
+            f"{DATABASE_VERSION}. Upgrade CompileBoard."
+        )
+    problems = list_changed_files(folder, manifest)
+    if problems:
+        raise BackupError(f"{folder} is damaged, so nothing was replaced: {problems[0]}. Take another backup.")
+    target = Path(os.path.realpath(database))
+    try:
+        lease = take_lease(target, SERVE)
+        if lease is None:
+            raise BackupError(f"{database} is served; stop its servers first. Nothing was replaced.")
+        with lease:
+            return _replace(Path(folder), target, manifest)
+    except OSError as error:
+        raise BackupError(f"{database} cannot be replaced ({error.strerror}: {error.filename}).") from error
+
+
+def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBackup:
+    new, new_trash = target.with_name(f"{target.name}.restoring"), Path(f"{target}-trash.restoring")
+    trash = trash_path(str(target), "").parent
+    new.unlink(missing_ok=True)
+    shutil.rmtree(new_trash, ignore_errors=True)
+    try:
+        shutil.copyfile(folder / DATABASE, new)
+        shutil.copytree(folder / TRASH, new_trash)
+        new_trash.chmod(0o700)
+        for path in (new, *_list_files(new_trash), new_trash):
+            _sync(path)
+        run_count = _close_down(target) if target.exists() else None
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        aside = target.with_name(f"{target.name}.replaced-{stamp}")
+        Path(f"{target}-shm").unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-journal"):  # a damaged one's would be read into the new one
+            if os.path.exists(f"{target}{suffix}"):
+                os.rename(f"{target}{suffix}", f"{aside}{suffix}")
+        if trash.exists():
+            os.rename(trash, f"{aside}-trash")
+        os.rename(new_trash, trash)
+        os.rename(new, target)
+        _sync(target.parent)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        shutil.rmtree(new_trash, ignore_errors=True)
+        raise
+    return RestoredBackup(manifest, None if run_count is None else str(aside), run_count)
+
+
+def _close_down(target: Path) -> int:
+    """Fold the write-ahead log into a database that nobody has open; return its number of runs.
+
+    Raises: BackupError if a recorder or another program has it open.
+    """
+    with closing(sqlite3.connect(target, timeout=1, isolation_level=None)) as old:
+        try:
+            old.execute("pragma locking_mode = exclusive")
+            old.execute("begin exclusive")
+            with suppress(sqlite3.OperationalError):
+                return int(old.execute("select count(*) from runs").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                return 0
+            raise BackupError(
+                f"{target} is open in another program, such as a recorder; end it first. Nothing was replaced."
+            ) from error
+        except sqlite3.DatabaseError:
+            return 0  # damaged: that may be why a backup is put back
+        finally:
+            if old.in_transaction:
+                old.execute("rollback")
+            with suppress(sqlite3.Error):
+                old.execute("pragma journal_mode = delete")
+    return 0

@@ -1,0 +1,72 @@
+"""What runs once over all servers of one database: a lock file each, which goes with the process that holds it.
+
+<database>-locks/    0700
+    serve            shared by every server: nobody replaces the database below them
+    follow           the process that updates incidents and sends alerts
+    prune            the process that prunes runs
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+SERVE, FOLLOW, PRUNE = "serve", "follow", "prune"
+
+
+class Lease:
+    """A lock that is held until it is closed, or its process ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        """Let the next one have it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def take_lease(database: str | os.PathLike[str], name: str, *, shared: bool = False) -> Lease | None:
+    """Take a lease; None if another process has it.
+
+    Raises: OSError if the lock file cannot be made.
+    """
+    folder = Path(f"{os.path.realpath(database)}-locks")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return Lease(descriptor)
+
+
+def is_taken(database: str | os.PathLike[str], name: str) -> bool:
+    """Return True if some process holds a lease, shared or not; nothing is made to find out."""
+    path = Path(f"{os.path.realpath(database)}-locks", name)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,164 @@
+"""Roll-ups counted again from the rows that they sum up: what differs is a defect, or damage.
+
+Times of graph breaks and causes depend on the order in which events came, and are not compared. A pruned run has no
+rows to count.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, NamedTuple
+
+from compileboard.collectors.store.rollups.results import merge_results, read_measured
+from compileboard.collectors.store.rollups.summaries import NUMBERS, OF_SUITE_SQL, SET, SUITES_SQL, sum_up
+
+MOST_EXAMPLES = 5
+
+
+class Recount(NamedTuple):
+    """One roll-up: its table, its key, and each counter with the statement that counts it."""
+
+    table: str
+    key: tuple[str, ...]
+    counted: str  # a select with the key and every counter
+    counters: tuple[str, ...]
+
+
+def _total(name: str, table: str, what: str = "count(*)", where: str = "true") -> tuple[str, str]:
+    return name, f"(select coalesce({what}, 0) from {table} as x where x.run_id = r.id and {where})"  # noqa: S608
+
+
+RUN_TOTALS = dict(
+    (
+        _total("compile_count", "compiles"),
+        _total("record_count", "compilations"),
+        _total("graph_break_count", "graph_breaks"),
+        _total("recompile_count", "recompiles"),
+        _total("recompile_limit_count", "compilations", where="kind = 'forward' and outcome = 'recompile_limit'"),
+        _total("failure_count", "compilations", where="kind = 'forward' and outcome = 'failed'"),
+        _total("runtime_failure_count", "failures", where="phase <> 'compile'"),
+        _total("restart_count", "compilations", "sum(restart_count)"),
+        _total("cache_hit_count", "cache_lookups", where="result = 'hit'"),
+        _total("cache_miss_count", "cache_lookups", where="result = 'miss'"),
+        _total("cache_bypass_count", "cache_lookups", where="result = 'bypass'"),
+        _total("cudagraph_skip_count", "cudagraph_skips"),
+        _total("process_count", "processes"),
+        _total("result_count", "results"),
+        _total("failed_result_count", "results", where="status = 'failed'"),
+        _total("compile_us", "compilations", "sum(duration_us)", "kind <> 'runtime'"),
+    )
+)
+RECOUNTS = (
+    Recount(
+        "run_totals",
+        ("run_id",),
+        f"select r.id as run_id, {', '.join(f'{sql} as {name}' for name, sql in RUN_TOTALS.items())} from runs as r",  # noqa: S608
+        tuple(RUN_TOTALS),
+    ),
+    Recount(
+        "run_breaks",
+        ("run_id", "distinct_id"),
+        "select run_id, distinct_id, count(*) as break_count from graph_breaks group by run_id, distinct_id",
+        ("break_count",),
+    ),
+    Recount(
+        "run_causes",
+        ("run_id", "cause_id"),
+        """
+        select r.run_id, g.cause_id, count(*) as guard_failure_count, sum(g.position = 0) as recompile_count
+        from guard_failures as g
+        join recompiles as r on r.id = g.recompile_id
+        group by r.run_id, g.cause_id
+        """,
+        ("guard_failure_count", "recompile_count"),
+    ),
+    Recount(
+        "run_functions",
+        ("run_id", "function_id"),
+        """
+        select
+          run_id, function_id, sum(graph_break_count) as graph_break_count, sum(recompile_count) as recompile_count,
+          sum(compile_us) as compile_us
+        from (
+          select run_id, function_id, 1 as graph_break_count, 0 as recompile_count, 0 as compile_us from graph_breaks
+          union all
+          select run_id, function_id, 0, 1, 0 from recompiles
+          union all
+          select run_id, function_id, 0, 0, coalesce(duration_us, 0) from compilations where kind <> 'runtime'
+        )
+        group by run_id, function_id
+        """,
+        ("graph_break_count", "recompile_count", "compile_us"),
+    ),
+    Recount(
+        "span_totals",
+        ("lane_id", "name_id"),
+        """
+        select
+          lane_id, name_id, count(*) as span_count, sum(instant) as instant_count,
+          sum(instant = 0 and duration_us is not null) as ended_count, coalesce(sum(duration_us), 0) as total_us
+        from spans
+        group by lane_id, name_id
+        """,
+        ("span_count", "instant_count", "ended_count", "total_us"),
+    ),
+)
+_OF_PRUNED = {"span_totals": ""}  # a pruned run has no lanes
+
+
+def list_differences(connection: sqlite3.Connection) -> list[str]:
+    """Return in words where a roll-up is not what its rows come to: at most five of each."""
+    return [line for recount in RECOUNTS for line in _compare(connection, recount)] + _compare_summaries(connection)
+
+
+def _compare(connection: sqlite3.Connection, recount: Recount) -> list[str]:
+    same_key = " and ".join(f"c.{name} = t.{name}" for name in recount.key)
+    differs = " or ".join(f"coalesce(c.{name}, 0) <> coalesce(t.{name}, 0)" for name in recount.counters)
+    keys = ", ".join(f"coalesce(t.{name}, c.{name}) as {name}" for name in recount.key)
+    pairs = ", ".join(f"coalesce(t.{name}, 0), coalesce(c.{name}, 0)" for name in recount.counters)
+    pruned = _OF_PRUNED.get(recount.table, "and coalesce(t.run_id, c.run_id) not in (select run_id from pruned_runs)")
+    # What belongs to no function or cause is in no roll-up.
+    known = " and ".join(f"coalesce(t.{name}, c.{name}) is not null" for name in recount.key)
+    sides = [("left join", "t", "c"), ("left join", "c", "t")]
+    tables = {"t": recount.table, "c": f"({recount.counted})"}
+    statement = " union ".join(
+        f"select {keys}, {pairs} from {tables[first]} as {first} {join} {tables[second]} as {second} on {same_key} "  # noqa: S608
+        f"where ({differs}) and {known} {pruned}"
+        for join, first, second in sides
+    )
+    lines = []
+    for row in connection.execute(f"{statement} limit {MOST_EXAMPLES}"):
+        values = list(row)
+        key, numbers = values[: len(recount.key)], values[len(recount.key) :]
+        changes = [
+            f"{name} is {stored}, its rows come to {counted}"
+            for name, stored, counted in zip(recount.counters, numbers[::2], numbers[1::2])
+            if stored != counted
+        ]
+        lines.append(f"{recount.table} of {', '.join(map(str, key))}: {'; '.join(changes)}")
+    return lines
+
+
+def _compare_summaries(connection: sqlite3.Connection) -> list[str]:
+    columns = ("run_id", *SET, "definition", "time_us", *NUMBERS)
+    lines: list[str] = []
+    for run_id, suite in connection.execute(SUITES_SQL).fetchall():
+        key = {"run_id": run_id, "suite": suite}
+        rows = merge_results(read_measured(connection.execute(OF_SUITE_SQL, key)))
+        counted = {_row(columns, values) for values in sum_up(run_id, rows)}
+        stored = {
+            tuple(row)
+            for row in connection.execute(
+                f"select {', '.join(columns)} from run_summaries where run_id = :run_id and suite = :suite",  # noqa: S608
+                key,
+            )
+        }
+        if counted != stored:
+            lines.append(f"run_summaries of run {run_id}, suite {suite}: not what its results come to")
+        if len(lines) == MOST_EXAMPLES:
+            break
+    return lines
+
+
+def _row(columns: tuple[str, ...], values: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(values[name] for name in columns)

@@ -1,0 +1,110 @@
+"""Whether a database, or a backup of one, is whole: pages, references, roll-ups, deleted runs, texts."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+from compileboard.collectors.store.codec import unpack_bytes
+from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader
+from compileboard.collectors.store.dashboard.trash import trash_path
+from compileboard.collectors.store.errors import explain
+from compileboard.collectors.store.maintenance.backup import (
+    DATABASE,
+    TRASH,
+    is_backup,
+    list_changed_files,
+    read_manifest,
+)
+from compileboard.collectors.store.maintenance.recount import list_differences
+
+MOST_PROBLEMS = 20
+
+
+class StoreCheck(NamedTuple):
+    """One thing that was checked, what is wrong with it, and why it was left out, if it was."""
+
+    subject: str
+    problems: tuple[str, ...] = ()
+    skipped: str | None = None
+
+
+def verify(path: str, *, texts: bool = False) -> Iterator[StoreCheck]:
+    """Check a database or a backup, yielding each check when it is done.
+
+    Raises: StoreError if it cannot be opened.
+    """
+    if is_backup(path):
+        manifest = read_manifest(path)
+        yield StoreCheck("files of the backup", tuple(list_changed_files(path, manifest)))
+        yield from _verify_database(os.path.join(path, DATABASE), Path(path, TRASH), texts)
+    else:
+        yield from _verify_database(path, trash_path(path, "").parent, texts)
+
+
+def _verify_database(path: str, trash: Path, texts: bool) -> Iterator[StoreCheck]:
+    with closing(open_reader(path, allow_older=True)) as reader:
+        try:
+            rows = reader.execute(f"pragma integrity_check({MOST_PROBLEMS})")
+            yield StoreCheck("pages and indexes", tuple(str(row[0]) for row in rows if row[0] != "ok"))
+            yield StoreCheck("references", tuple(_list_orphans(reader)))
+            version = int(reader.execute("pragma user_version").fetchone()[0])
+            if version < DATABASE_VERSION:
+                reason = f"version {version}; `compileboard migrate` a copy to check them"
+                yield StoreCheck("roll-ups", skipped=reason)
+                yield StoreCheck("deleted runs", skipped=reason)
+            else:
+                yield StoreCheck("roll-ups", tuple(list_differences(reader)))
+                yield StoreCheck("deleted runs", tuple(_list_lost_trash(reader, path, trash)))
+            if texts:
+                yield StoreCheck("texts", tuple(_list_damaged_texts(reader)))
+            else:
+                yield StoreCheck("texts", skipped="--texts reads each against its digest")
+        except sqlite3.DatabaseError as error:
+            explained = explain(error, path)
+            if "damaged" not in str(explained):
+                raise explained from error
+            yield StoreCheck("rest of the file", (str(explained),))
+
+
+def _list_orphans(reader: sqlite3.Connection) -> Iterator[str]:
+    for position, row in enumerate(reader.execute("pragma foreign_key_check")):
+        if position == MOST_PROBLEMS:
+            return
+        yield f"{row['table']}, row {row['rowid']}: points to no row of {row['parent']}"
+
+
+def _list_lost_trash(reader: sqlite3.Connection, path: str, folder: Path) -> Iterator[str]:
+    rows = reader.execute("select run_id from removed_runs where expires_us is not null order by run_id").fetchall()
+    for row in rows:
+        file = folder / trash_path(path, row["run_id"]).name
+        if not file.is_file():
+            yield f"run {row['run_id']}: {file} is missing, it cannot be restored"
+            continue
+        try:
+            with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as deleted:
+                state = deleted.execute("pragma quick_check(1)").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            state = str(error)
+        if state != "ok":
+            yield f"run {row['run_id']}: {file} is damaged, it cannot be restored"
+
+
+def _list_damaged_texts(reader: sqlite3.Connection) -> Iterator[str]:
+    count = 0
+    for row in reader.execute("select id, digest, body from payloads"):
+        try:
+            digest = blake2b(unpack_bytes(row["body"]), digest_size=len(row["digest"])).digest()
+            is_whole = digest == row["digest"]
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            count += 1
+            yield f"text {row['id']}: not what its digest says"
+        if count == MOST_PROBLEMS:
+            return

@@ -1,0 +1,179 @@
+"""Backups of a database that is written meanwhile, a backup that is killed, and putting one back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from compileboard.app.cli.main import main
+from compileboard.collectors.contract.events import ProcessStarted
+from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.trash import delete_run, restore_run
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.maintenance import backup
+from compileboard.collectors.store.maintenance.backup import BackupError, restore_backup, write_backup
+from compileboard.collectors.store.maintenance.leases import SERVE, take_lease
+from compileboard.collectors.store.maintenance.verification import verify
+from compileboard.collectors.store.migrations import migrate
+from tests.unit.app.recorded import RUN, record_run
+
+KILLED = """
+import os, signal, sys
+from compileboard.collectors.store.maintenance import backup
+backup.PAGES_AT_ONCE = 20
+backup.write_backup(*sys.argv[1:], program_version="", progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "team.db"
+    migrate(path)
+    with closing(open_writer(path)) as writer:
+        record_run(writer)
+    return path
+
+
+@pytest.fixture
+def folder(database: Path) -> Path:
+    path = database.with_name("backup")
+    write_backup(str(database), str(path), program_version="1")
+    return path
+
+
+def list_problems(path: Path) -> list[str]:
+    return [problem for check in verify(str(path), texts=True) for problem in check.problems]
+
+
+def count_processes(path: Path) -> int:
+    with closing(open_reader(path)) as reader:
+        return int(reader.execute("select count(*) from processes").fetchone()[0])
+
+
+@pytest.fixture
+def recording(database: Path) -> Iterator[list[float]]:
+    """Record one process after the other beside the test; yield how long each took."""
+    seconds: list[float] = []
+    ended = threading.Event()
+
+    def record() -> None:
+        with closing(open_writer(database)) as writer:
+            while not ended.is_set():
+                began_s = time.monotonic()
+                name = f"{len(seconds):032x}"
+                Ingestor(writer).ingest("beside", [ProcessStarted(name, 0, 1, run_id="beside", pid=1)])
+                seconds.append(time.monotonic() - began_s)
+
+    thread = threading.Thread(target=record)
+    thread.start()
+    yield seconds
+    ended.set()
+    thread.join()
+
+
+def test_a_backup_is_of_one_moment_and_writers_go_on(
+    database: Path, recording: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "PAGES_AT_ONCE", 20)
+    counts = []
+
+    def wait_for_writer(done: int, total: int) -> None:
+        counts.append(len(recording))
+        time.sleep(0.02)
+
+    write_backup(str(database), str(database.with_name("b")), program_version="1", progress=wait_for_writer)
+    assert counts[-1] > counts[0] + 5  # several transactions were committed between its pages
+    assert max(recording) < 2
+    assert list_problems(database.with_name("b")) == []
+    assert count_processes(database.with_name("b") / "database.db") < counts[-1] + 1 + 1
+
+
+def test_a_killed_backup_leaves_no_backup_and_the_next_one_is_whole(database: Path) -> None:
+    target = database.with_name("b")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(database), str(target)], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert not target.exists()
+    assert target.with_name("b.partial").exists()
+    write_backup(str(database), str(target), program_version="1")
+    assert list_problems(target) == []
+    assert not target.with_name("b.partial").exists()
+
+
+def test_a_deleted_run_of_a_backup_can_be_restored_elsewhere(database: Path, tmp_path: Path) -> None:
+    with closing(open_writer(database)) as writer:
+        assert delete_run(writer, RUN)
+    write_backup(str(database), str(tmp_path / "b"), program_version="1")
+    (tmp_path / "elsewhere").mkdir()
+    other = tmp_path / "elsewhere" / "other.db"
+    restore_backup(str(tmp_path / "b"), str(other))
+    assert list_problems(other) == []
+    with closing(open_writer(other)) as writer:
+        assert restore_run(writer, RUN)
+
+
+def test_restoring_moves_aside_what_was_there(database: Path, folder: Path) -> None:
+    with closing(open_writer(database)) as writer:
+        delete_run(writer, RUN)
+    restored = restore_backup(str(folder), str(database))
+    assert restored.replaced_run_count == 0
+    with closing(open_reader(restored.replaced_path or "")) as old, closing(open_reader(database)) as new:
+        assert old.execute("select count(*) from runs").fetchone()[0] == 0
+        assert new.execute("select count(*) from runs").fetchone()[0] == 1
+
+
+def test_a_served_or_open_database_is_not_replaced(database: Path, folder: Path) -> None:
+    with closing(open_writer(database)) as writer:
+        record_run(writer)
+        with pytest.raises(BackupError, match="open in another program"):
+            restore_backup(str(folder), str(database))
+    lease = take_lease(database, SERVE, shared=True)
+    assert lease is not None
+    with lease, pytest.raises(BackupError, match="is served"):
+        restore_backup(str(folder), str(database))
+    assert list_problems(database) == []
+
+
+@pytest.mark.parametrize("name", ["database.db", "manifest.json"])
+def test_a_damaged_backup_replaces_nothing(database: Path, folder: Path, name: str) -> None:
+    body = bytearray((folder / name).read_bytes())
+    body[len(body) // 2] ^= 0xFF
+    (folder / name).write_bytes(body)
+    with pytest.raises(StoreError, match="damaged"):
+        restore_backup(str(folder), str(database))
+    assert count_processes(database) == 1
+    assert main(["verify", str(folder)]) == (1 if name == "database.db" else 2)
+
+
+def test_the_commands_say_what_they_did(
+    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMPILEBOARD_DB", str(database))
+    target = str(database.with_name("b"))
+    assert main(["backup", target]) == 0
+    assert main(["backup", target]) == 2
+    assert main(["restore", target]) == 0
+    assert main(["verify"]) == 0
+    output = capsys.readouterr()
+    assert f"{target}: 1 run and 0 deleted runs, " in output.out
+    assert "what it replaced, 1 run, is at " in output.out
+    assert "is there already" in output.err
+    assert main(["audit"]) == 0
+    assert "database.restore" in capsys.readouterr().out
+
+
+def test_a_backup_needs_no_writable_original(database: Path, tmp_path: Path) -> None:
+    mode = os.stat(database).st_mode
+    os.chmod(database, 0o400)
+    write_backup(str(database), str(tmp_path / "b"), program_version="1")
+    os.chmod(database, mode)
+    assert list_problems(tmp_path / "b") == []
