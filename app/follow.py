@@ -13,10 +13,16 @@ from contextlib import closing
 
 from compileboard.app.alerts.rules import RulesError
 from compileboard.app.incidents.pending import find_pending_runs
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.settings import Settings
+from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.dashboard.trash import prune_trash
 from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.maintenance.leases import FOLLOW, PRUNE, Lease, take_lease
+from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
+from compileboard.exit_codes import REFUSED
 from compileboard.start import own_command
 
 LOOK_EVERY_S = 5.0
@@ -38,11 +44,41 @@ def start_follower(settings: Settings, environ: Mapping[str, str]) -> subprocess
     )
 
 
-def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callable[[float], bool]) -> int:
+def follow(
+    path: str,
+    rules_path: str,
+    environ: Mapping[str, str],
+    wait: Callable[[float], bool],
+    *,
+    prune_after_days: int = 0,
+) -> int:
     """Scan until `wait` returns True; return the exit code.
 
-    A problem is reported once, and tried again: a database is locked, moved or migrated while this runs.
+    Of several processes at one database one does the work; the others wait for its lease. A problem is reported once,
+    and tried again: a database is locked, moved or migrated while this runs.
     """
+    lease: Lease | None = None
+    try:
+        while lease is None:
+            lease = take_lease(path, FOLLOW)
+            if lease is None and wait(LOOK_EVERY_S):
+                return 0
+    except OSError as error:
+        sys.stderr.write(f"compileboard: {error.filename} cannot be made ({error.strerror})\n")
+        return REFUSED
+    with lease:
+        _work(path, rules_path, environ, wait, lease, prune_after_days)
+    return 0
+
+
+def _work(
+    path: str,
+    rules_path: str,
+    environ: Mapping[str, str],
+    wait: Callable[[float], bool],
+    lease: Lease,
+    prune_after_days: int,
+) -> None:
     reported = ""
     alerted_s = -ALERT_EVERY_S
     pruned_s = time.monotonic()  # `serve` did it when it started
@@ -51,8 +87,7 @@ def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callabl
             changed = _scan(path)
             if time.monotonic() - pruned_s >= PRUNE_EVERY_S:
                 pruned_s = time.monotonic()
-                with closing(open_writer(path, create=False)) as writer:
-                    prune_trash(writer)
+                _prune(path, prune_after_days)
             if rules_path and (changed or time.monotonic() - alerted_s >= ALERT_EVERY_S):
                 alerted_s = time.monotonic()
                 _alert(path, rules_path, environ)
@@ -62,8 +97,23 @@ def follow(path: str, rules_path: str, environ: Mapping[str, str], wait: Callabl
             if text != reported:
                 sys.stderr.write(f"compileboard: {text}\n")
             reported = text
+        lease.renew()
         if wait(LOOK_EVERY_S):
-            return 0
+            return
+
+
+def _prune(path: str, after_days: int) -> None:
+    """Delete for good what was deleted a week ago, and the detail of runs that are old enough."""
+    clock = read_clock(STALE_AFTER_S)
+    with closing(open_writer(path, create=False)) as writer:
+        prune_trash(writer)
+        pruning = take_lease(path, PRUNE) if after_days else None
+        if pruning is not None:
+            with pruning:
+                rule = PruneRule(clock.now_us - after_days * 86_400 * 1_000_000)
+                for run in prune_runs(writer, rule, clock.alive_since_us):
+                    origin = ActionOrigin("server")
+                    record_action(writer, "run.prune_detail", run.id, origin, detail=f"after {after_days} days")
 
 
 def _scan(path: str) -> bool:

@@ -36,6 +36,7 @@ class Settings:
     page_size: Annotated[int, "Rows on one page of a list."] = 50
     trend_runs: Annotated[int, "Newest runs in the overview's charts and rankings."] = 1000
     follow: Annotated[str, "Whether to update incidents and send alerts while serving: yes or no."] = "yes"
+    prune_after_days: Annotated[int, "Days after which the detail of a run is deleted while serving; 0 never."] = 0
     uploads: Annotated[str, "Whether trace logs may be sent to the dashboard: yes or no."] = "yes"
     upload_mib: Annotated[int, "Most MiB of one upload, as sent."] = 512
     upload_unpacked_mib: Annotated[int, "Most unpacked MiB of one upload."] = 4096
@@ -62,7 +63,13 @@ SETTINGS = tuple(
     Setting(name, getattr(Settings, name), hint.__metadata__[0])
     for name, hint in get_type_hints(Settings, include_extras=True).items()
 )
-_RANGES = {"port": (0, 65535), "trusted_proxies": (0, 10), "upload_records": (1, 10**9), "upload_rows": (1, 10**9)}
+_RANGES = {
+    "port": (0, 65535),
+    "trusted_proxies": (0, 10),
+    "prune_after_days": (0, 100_000),
+    "upload_records": (1, 10**9),
+    "upload_rows": (1, 10**9),
+}
 
 
 class SettingError(ValueError):

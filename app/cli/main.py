@@ -34,6 +34,7 @@ COMMANDS = {
     "audit": Entry("activity:audit", "List who changed what."),
     "backup": Entry("maintenance:backup", "Back up a database while it is served."),
     "restore": Entry("maintenance:restore", "Put a backup in place of a database."),
+    "prune": Entry("maintenance:prune", "Delete the detail of old runs."),
     "verify": Entry("maintenance:verify", "Check a database or a backup."),
 }
 EPILOG = """\

@@ -1,22 +1,36 @@
-"""`backup`, `restore` and `verify`: a database kept safe while it is served."""
+"""`backup`, `restore`, `verify` and `prune`: a database kept safe and small while it is served."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Mapping
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import click
 
-from compileboard.app.cli.common import db_option
+from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.format import format_bytes, format_count, format_plural, format_time
 from compileboard.app.reports.checks import one_line
+from compileboard.app.reports.output import fail
 from compileboard.app.resources import __version__
-from compileboard.collectors.store.connection import DATABASE_VERSION, open_writer
+from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
 from compileboard.command_line import Command
 from compileboard.exit_codes import FAILED
 
+if TYPE_CHECKING:
+    from compileboard.collectors.store.maintenance.pruning import PrunedRun, PruneRule
+
+_DAY_US = 86_400 * 1_000_000
+_AGES_US = {"d": _DAY_US, "w": 7 * _DAY_US, "y": 365 * _DAY_US}
+_SIZES_BYTES = {
+    f"{letter}{unit}": factor**power
+    for power, letter in enumerate(("k", "m", "g", "t"), 1)
+    for unit, factor in (("b", 1000), ("ib", 1024))
+}
 BACKUP_NOTES = """\
 A backup is a folder: database.db, the deleted runs that can be restored, and manifest.json with checksums. Uploads
 that wait for their import are left out. Servers and recorders go on meanwhile.
@@ -29,6 +43,12 @@ Exit codes: 0 done, 2 nothing was replaced.
 VERIFY_NOTES = """\
 Checks pages, references, roll-ups against a recount, deleted runs, and of a backup every file's checksum.
 Exit codes: 0 whole, 1 something is wrong, 2 it cannot be read.
+"""
+PRUNE_NOTES = """\
+Stay: results, totals, summaries, breaks and recompile causes with their counts, tags, notes, repros.
+Go: events, compiles, artifacts, spans, stacks, trace logs, and texts that no other run has.
+Pinned runs, and runs of baselines and open incidents, are not pruned. Back up first: nothing undoes this.
+Exit codes: 0 done, 2 nothing was pruned.
 """
 
 
@@ -94,6 +114,72 @@ def verify(path: str | None, texts: bool, db: str) -> int:
             _print(f"  {problem}")
         problem_count += len(check.problems)
     return FAILED if problem_count else 0
+
+
+@click.command(cls=Command, epilog=PRUNE_NOTES)
+@click.option("--older-than", metavar="DAYS", help="Runs that started before that, as 180d.")
+@click.option("--suite", metavar="NAME", help="Runs of this suite only.")
+@click.option("--max-size", metavar="SIZE", help="Oldest runs first, until the database has this size, as 20GiB.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs.")
+@click.option("--vacuum", is_flag=True, help="Also return the free space to the disk; writers wait meanwhile.")
+@db_option
+def prune(older_than: str | None, suite: str | None, max_size: str | None, dry_run: bool, vacuum: bool, db: str) -> int:
+    """Delete the detail of old runs; totals, results and trends stay."""
+    from compileboard.collectors.store.maintenance.leases import PRUNE, take_lease
+    from compileboard.collectors.store.maintenance.pruning import list_prunable, measure_free, prune_runs
+    from compileboard.collectors.store.maintenance.pruning import vacuum as vacuum_database
+
+    if older_than is None and max_size is None:
+        return fail("give --older-than, --max-size or both")
+    clock = read_command_clock()
+    try:
+        rule = _read_rule(older_than, max_size, clock.now_us, suite)
+    except ValueError as error:
+        return fail(str(error))
+    open_reader(db).close()  # says what is wrong with it
+    if dry_run:
+        with closing(open_reader(db)) as reader:
+            runs = list(map(_print_pruned, list_prunable(reader, rule, clock.alive_since_us)))
+        _print(f"would prune {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}")
+        return 0
+    lease = take_lease(db, PRUNE)
+    if lease is None:
+        return fail(f"another prune of {db} is under way; try again later")
+    with lease, closing(open_writer(db, create=False)) as writer:
+        runs = []
+        for run in prune_runs(writer, rule, clock.alive_since_us, now_us=clock.now_us):
+            record_action(writer, "run.prune_detail", run.id, command_origin(), detail=format_bytes(run.detail_bytes))
+            runs.append(_print_pruned(run))
+        free_bytes = measure_free(writer)
+        _print(f"pruned {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}")
+        if vacuum:
+            vacuum_database(writer)
+            _print(f"returned {format_bytes(free_bytes)} to the disk")
+        elif free_bytes:
+            _print(f"{format_bytes(free_bytes)} of the file are free for new runs; --vacuum returns them to the disk")
+    return 0
+
+
+def _read_rule(older_than: str | None, max_size: str | None, now_us: int, suite: str | None) -> PruneRule:
+    """Raises: ValueError for an age or a size that is none."""
+    from compileboard.collectors.store.maintenance.pruning import PruneRule
+
+    age_us = 0 if older_than is None else _read_amount("--older-than", older_than, _AGES_US, "180d or 26w")
+    most_bytes = None if max_size is None else _read_amount("--max-size", max_size, _SIZES_BYTES, "20GiB or 500MB")
+    return PruneRule(now_us - age_us, suite, most_bytes)
+
+
+def _read_amount(option: str, text: str, units: Mapping[str, int], example: str) -> int:
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in units:
+        raise ValueError(f"{option} is {text[:40]!r}; expected a number with its unit, as {example}")
+    return round(float(match[1]) * units[match[2]])
+
+
+def _print_pruned(run: PrunedRun) -> int:
+    suite = run.suite or "no suite"
+    _print(f"{run.id}  {format_time(run.started_us)}  {format_bytes(run.detail_bytes):>9}  {run.name} ({suite})")
+    return run.detail_bytes
 
 
 def _print(text: str) -> None:

@@ -81,6 +81,6 @@ def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
     from compileboard.app import follow as follower
 
     open_reader(db).close()  # a database that cannot be used is said at once
-    rules = load_settings(os.environ, {"alerts": alerts}).alerts
+    settings = load_settings(os.environ, {"alerts": alerts})
     wait = follower.wait_for_stdin if while_stdin else follower.sleep
-    return follower.follow(db, rules, os.environ, wait)
+    return follower.follow(db, settings.alerts, os.environ, wait, prune_after_days=settings.prune_after_days)

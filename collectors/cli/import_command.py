@@ -382,8 +382,8 @@ def _describe_merged(merged: MergedRun, took_s: float) -> str:
 def _outcome(done: Imported, took_s: float, database: str) -> str:
     if done.deleted:
         return (
-            f"{done.name}: run {done.run_id} was deleted from this database, so its log is left out; "
-            "--again imports it all the same"
+            f"{done.name}: run {done.run_id} was deleted from this database, or pruned, so its log is left out; "
+            "--again imports a deleted one all the same"
         )
     show = command_hints.collector_command("show", done.run_id, database=database)
     if done.result_count is not None and (done.record_count or not done.known_run):

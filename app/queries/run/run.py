@@ -25,6 +25,7 @@ class RunDetail:
     keep_source: bool
     facts: dict[str, Any]
     stack_room: bool | None = None  # with `run --stack-room`; None where nothing of ours started it
+    pruned_us: int | None = None  # when its detail was deleted; its totals and results stay
 
     def fact(self, *path: str) -> Any:
         """Return one fact by its path, None where it was not recorded."""
@@ -132,8 +133,9 @@ class ConfigText:
 
 
 DETAIL_SQL = """
-select cwd, keep_source, facts, stack_room
+select cwd, keep_source, facts, stack_room, pruned_us
 from runs
+left join pruned_runs on pruned_runs.run_id = runs.id
 where id = :run_id
 limit 1
 """
@@ -209,7 +211,8 @@ def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
         return None
     tags = tuple((key, value) for key, value in connection.execute(TAGS_SQL, {"run_id": run_id}))
     room = None if row["stack_room"] is None else bool(row["stack_room"])
-    return RunDetail(to_row(run), tags, row["cwd"], bool(row["keep_source"]), _object(row["facts"]), room)
+    facts = _object(row["facts"])
+    return RunDetail(to_row(run), tags, row["cwd"], bool(row["keep_source"]), facts, room, row["pruned_us"])
 
 
 def list_processes(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[ProcessRow]:

@@ -23,6 +23,8 @@ _ACTIONS = {
     "run.delete": "Run deleted",
     "run.restore": "Run restored",
     "run.prune": "Run deleted for good",
+    "run.prune_detail": "Run's detail pruned",
+    "database.restore": "Backup restored",
     "run.annotate": "Run name or note edited",
     "baseline.save": "Baseline saved",
     "baseline.update": "Baseline updated",

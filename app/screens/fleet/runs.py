@@ -92,6 +92,7 @@ class RunFactsJson(RunJson):
     cwd: Annotated[str | None, "Working directory."]
     keep_source: Annotated[bool, "Whether lines of the user's code were kept."]
     stack_room: Annotated[bool | None, "Whether `run --stack-room` started it."]
+    pruned_us: Annotated[TimeUs | None, "When its detail was pruned; totals and results stay."]
     facts: Annotated[dict[str, Any], "argv, git, host, gpus and environment as the collector wrote them."]
 
 
@@ -182,5 +183,6 @@ def describe_facts(detail: RunDetail, clock: RecorderClock) -> RunFactsJson:
         cwd=detail.cwd,
         keep_source=detail.keep_source,
         stack_room=detail.stack_room,
+        pruned_us=detail.pruned_us,
         facts=detail.facts,
     )

@@ -486,9 +486,17 @@ def _list_trashed_texts(connection: sqlite3.Connection, database: str) -> None:
     """List the texts that the trash points to, in a table of this connection."""
     connection.execute("create temp table if not exists trashed_texts (id integer primary key)")
     connection.execute("delete from temp.trashed_texts")
+    trashed = ((text_id,) for text_id in list_trashed_texts(database))
+    connection.executemany("insert or ignore into temp.trashed_texts values (?)", trashed)
+
+
+def list_trashed_texts(database: str) -> list[int]:
+    """Return the texts that deleted runs point to, which they need when they are restored."""
+    ids: set[int] = set()
     for path in trash_path(database, "").parent.glob("*.db"):
         with closing(_open_trash(path)) as trash:
             for table, column in TEXTS:
                 with suppress(sqlite3.OperationalError):
                     rows = trash.execute(f"select {column} from {table} where {column} is not null")  # noqa: S608
-                    connection.executemany("insert or ignore into temp.trashed_texts values (?)", rows)
+                    ids.update(row[0] for row in rows)
+    return sorted(ids)

@@ -206,7 +206,9 @@ class Ingestor:
         )
 
     def _is_deleted(self, run_id: str) -> bool:
-        query = "select 1 from removed_runs where run_id = :id"
+        query = """
+            select 1 from removed_runs where run_id = :id union all select 1 from pruned_runs where run_id = :id
+            """
         return self.connection.execute(query, {"id": run_id}).fetchone() is not None
 
     def _save_event(self, run_id: str, event: Event) -> bool:

@@ -22,6 +22,10 @@ class Lease:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
+    def renew(self) -> None:
+        """Save that its holder is at work: `read_renewed` tells when."""
+        os.utime(self._descriptor)
+
     def close(self) -> None:
         """Let the next one have it."""
         if self._descriptor >= 0:
@@ -70,3 +74,11 @@ def is_taken(database: str | os.PathLike[str], name: str) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def read_renewed(database: str | os.PathLike[str], name: str) -> float | None:
+    """Return when the holder of a lease was last at work, in seconds since the epoch; None if it never was."""
+    try:
+        return Path(f"{os.path.realpath(database)}-locks", name).stat().st_mtime
+    except OSError:
+        return None

@@ -1,0 +1,251 @@
+"""Pruning: the detail of old runs is deleted, what compares runs stays.
+
+Of a pruned run stay its row, tags, words of people, totals, roll-ups, results, summaries, processes, configuration,
+repros and trials; the rest goes, with the texts that no other run has. It is deleted in short transactions, so that
+recorders and servers write between them. A run is marked first: nothing more of it is recorded, and a prune that was
+killed is finished by the next one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from compileboard.collectors.store.connection import checkpoint, write_transaction
+from compileboard.collectors.store.dashboard.trash import TEXTS, database_path, list_trashed_texts
+from compileboard.collectors.store.search_index import remove_run_words
+
+ROWS_AT_ONCE = 5000
+PIECES_AT_ONCE = 16  # of a trace log, a MiB each before compression
+TEXTS_AT_ONCE = 500
+CHECKPOINT_EVERY = 50  # transactions
+
+# What goes, in this order: what points to another table's rows before these. Which rows are a run's own.
+_OWN = "run_id = :run_id"
+DETAIL = (
+    *((table, _OWN) for table in ("graph_breaks", "recompiles", "failures", "cache_lookups", "cudagraph_skips")),
+    *((table, _OWN) for table in ("guard_sets", "aot_graphs", "artifacts", "symbols")),
+    ("spans", "lane_id in (select id from lanes where run_id = :run_id)"),
+    *((table, _OWN) for table in ("compilations", "events")),
+)
+# By their foreign keys, these go with others of DETAIL or with `trace_files`.
+CASCADING = ("guard_failures", "span_totals", "trace_pieces", "lanes", "compiles", "stack_nodes", "repro_storages")
+STAYING = (
+    *("run_tags", "run_annotations", "run_totals", "run_functions", "run_breaks", "run_causes", "run_summaries"),
+    *("results", "result_values", "result_repeats", "result_files", "processes", "process_configs", "logs"),
+    *("log_rejects", "run_rejects", "repros", "repro_results", "trials", "run_source_excerpts", "pruned_runs"),
+)
+
+_CANDIDATES = """
+select r.id, coalesce(a.title, r.name) as name, r.suite, r.started_us, p.pruned_us
+from runs as r
+left join run_annotations as a on a.run_id = r.id
+left join pruned_runs as p on p.run_id = r.id
+where r.started_us < :before_us
+  and (:suite is null or r.suite = :suite)
+  and (p.run_id is null or p.deleted_bytes is null)
+  and not (r.state = 'running' and r.heartbeat_us >= :alive_us)
+  and coalesce(a.pinned, 0) = 0
+  and r.id not in (select run_id from baselines where run_id is not null)
+  and r.id not in (
+    select value
+    from incidents as i
+    left join series_changes as c on c.incident_id = i.id
+    join json_each(json_array(
+      i.last_good_run_id, i.first_bad_run_id, c.before_run_id, c.first_run_id, c.low_run_id, c.high_run_id
+    ))
+    where i.state in ('open', 'unconfirmed') and i.status <> 'ignored' and value is not null
+  )
+order by r.started_us, r.id
+"""
+_SIZE = """
+select
+  (select coalesce(sum(length(body)), 0) from events where run_id = :run_id)
+  + (select coalesce(sum(length(body)), 0) from trace_pieces where run_id = :run_id)
+  + (select coalesce(sum(length(body)), 0) from payloads where id in (
+      select payload_id from artifacts where run_id = :run_id
+      union
+      select s.payload_id from lanes as l join spans as s on s.lane_id = l.id
+      where l.run_id = :run_id and s.payload_id is not null
+    ))
+"""
+
+
+@dataclass(frozen=True)
+class PruneRule:
+    """Which runs are pruned: of a suite or all, started before a time, and until the database is small enough."""
+
+    before_us: int
+    suite: str | None = None
+    most_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class PrunedRun:
+    """One run, and what its events, texts and trace logs take, packed; texts that another run has count too."""
+
+    id: str
+    name: str
+    suite: str | None
+    started_us: int
+    detail_bytes: int
+
+
+def list_prunable(connection: sqlite3.Connection, rule: PruneRule, alive_us: int) -> Iterator[PrunedRun]:
+    """Yield the runs that a rule prunes, the oldest first, by what each is expected to give back.
+
+    Pinned runs, those of baselines and of open incidents, and those that run since `alive_us` stay.
+    """
+    values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
+    used_bytes = measure_used(connection)
+    for row in connection.execute(_CANDIDATES, values).fetchall():
+        if rule.most_bytes is not None and used_bytes <= rule.most_bytes:
+            return
+        (detail_bytes,) = connection.execute(_SIZE, {"run_id": row["id"]}).fetchone()
+        used_bytes -= detail_bytes
+        yield PrunedRun(row["id"], row["name"], row["suite"], row["started_us"], detail_bytes)
+
+
+def prune_runs(
+    connection: sqlite3.Connection, rule: PruneRule, alive_us: int, *, now_us: int | None = None
+) -> Iterator[PrunedRun]:
+    """Prune the runs of a rule, yielding each when it is done; then delete the texts that no run has.
+
+    With a size, it is the real one after each run that ends it.
+    """
+    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
+    steps = _Steps(connection)
+    trashed = list_trashed_texts(database_path(connection))
+    for row in connection.execute(_CANDIDATES, values).fetchall():
+        if rule.most_bytes is not None and row["pruned_us"] is None and measure_used(connection) <= rule.most_bytes:
+            break
+        (detail_bytes,) = connection.execute(_SIZE, {"run_id": row["id"]}).fetchone()
+        _prune_run(connection, steps, row["id"], trashed, now_us, detail_bytes)
+        yield PrunedRun(row["id"], row["name"], row["suite"], row["started_us"], detail_bytes)
+    ids = [row["id"] for row in connection.execute(_UNUSED_TEXTS)]
+    _delete_texts(connection, steps, ids, trashed)
+    checkpoint(connection)
+
+
+def measure_used(connection: sqlite3.Connection) -> int:
+    """Return the bytes of a database's pages that hold something."""
+    return (_read_pragma(connection, "page_count") - _count_free(connection)) * _read_pragma(connection, "page_size")
+
+
+def measure_free(connection: sqlite3.Connection) -> int:
+    """Return the bytes of a database's pages that hold nothing: new rows fill them, `vacuum` gives them back."""
+    return _count_free(connection) * _read_pragma(connection, "page_size")
+
+
+def _count_free(connection: sqlite3.Connection) -> int:
+    return _read_pragma(connection, "freelist_count")
+
+
+def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"pragma {name}").fetchone()[0])
+
+
+def vacuum(connection: sqlite3.Connection) -> None:
+    """Write the database anew without its free pages; other writers wait meanwhile."""
+    connection.execute("vacuum")
+    checkpoint(connection)
+
+
+class _Steps:
+    """Short transactions, with a pause after each in which others may write."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._count = 0
+
+    def run(self, work: Callable[[], int]) -> int:
+        began_s = time.monotonic()
+        with write_transaction(self._connection):
+            count = work()
+        self._count += 1
+        if self._count % CHECKPOINT_EVERY == 0:
+            checkpoint(self._connection)
+        time.sleep(min(0.1, 0.001 + (time.monotonic() - began_s) / 4))
+        return count
+
+    def delete(self, table: str, where: str, values: dict[str, object], limit: int = ROWS_AT_ONCE) -> None:
+        """Delete the rows of a table, some at a time."""
+        statement = f"delete from {table} where rowid in (select rowid from {table} where {where} limit {limit})"  # noqa: S608
+        while self.run(lambda: self._connection.execute(statement, values).rowcount) >= limit:
+            pass
+
+
+def _prune_run(
+    connection: sqlite3.Connection,
+    steps: _Steps,
+    run_id: str,
+    trashed: Sequence[int],
+    now_us: int,
+    detail_bytes: int,
+) -> None:
+    key: dict[str, object] = {"run_id": run_id}
+    text_ids = [row[0] for row in connection.execute(_TEXTS_OF_RUN, key)]
+
+    def mark() -> int:
+        connection.execute(
+            "insert or ignore into pruned_runs (run_id, pruned_us) values (:run_id, :now_us)", {**key, "now_us": now_us}
+        )
+        connection.execute("update repros set compile_key = null where run_id = :run_id", key)
+        connection.execute(
+            "delete from repro_storages where repro_id in (select id from repros where run_id = :run_id)", key
+        )
+        return remove_run_words(connection, run_id)
+
+    steps.run(mark)
+    for table, where in DETAIL:
+        steps.delete(table, where, key)
+    while steps.run(lambda: connection.execute(_DELETE_PIECES, key).rowcount) >= PIECES_AT_ONCE:
+        pass
+    steps.run(lambda: connection.execute("delete from trace_files where run_id = :run_id", key).rowcount)
+    steps.delete("compiles", _OWN, key)
+    steps.run(lambda: connection.execute("delete from lanes where run_id = :run_id", key).rowcount)
+    (depth,) = connection.execute("select max(depth) from stack_nodes where run_id = :run_id", key).fetchone()
+    for level in range(depth or 0, -1, -1):  # from the innermost frames on: none of them has children then
+        steps.delete("stack_nodes", f"{_OWN} and depth = {level}", key)
+    _delete_texts(connection, steps, text_ids, trashed)
+    steps.run(
+        lambda: (
+            connection.execute(
+                "update pruned_runs set deleted_bytes = :detail_bytes where run_id = :run_id",
+                {**key, "detail_bytes": detail_bytes},
+            ).rowcount
+        )
+    )
+
+
+def _delete_texts(connection: sqlite3.Connection, steps: _Steps, ids: Sequence[int], trashed: Sequence[int]) -> None:
+    """Delete those of some texts that nothing points to now, nor a deleted run when it is restored."""
+    pending = sorted(set(ids) - set(trashed))
+    for start in range(0, len(pending), TEXTS_AT_ONCE):
+        values = [(text_id,) for text_id in pending[start : start + TEXTS_AT_ONCE]]
+        steps.run(lambda values=values: connection.executemany(_DELETE_TEXT, values).rowcount)  # type: ignore[misc]
+
+
+_TEXTS_OF_RUN = """
+select payload_id from artifacts where run_id = :run_id and payload_id is not null
+union
+select s.payload_id from lanes as l join spans as s on s.lane_id = l.id
+where l.run_id = :run_id and s.payload_id is not null
+"""
+_DELETE_STORAGES = "delete from repro_storages where repro_id in (select id from repros where run_id = :run_id)"
+_POINTING = (*TEXTS, ("search_documents", "payload_id"))
+_UNUSED = "digest not in (select digest from sent_texts)" + "".join(  # a box sends texts before its events
+    f" and not exists (select 1 from {table} where {column} = payloads.id)"  # noqa: S608 - our own names
+    for table, column in _POINTING
+)
+_UNUSED_TEXTS = f"select id from payloads where {_UNUSED}"  # noqa: S608
+_DELETE_TEXT = f"delete from payloads where id = ? and {_UNUSED}"  # noqa: S608
+_DELETE_PIECES = f"""
+delete from trace_pieces
+where (run_id, name, position) in (
+  select run_id, name, position from trace_pieces where run_id = :run_id limit {PIECES_AT_ONCE}
+)
+"""  # noqa: S608
