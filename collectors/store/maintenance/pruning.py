@@ -237,7 +237,7 @@ where l.run_id = :run_id and s.payload_id is not null
 """
 _DELETE_STORAGES = "delete from repro_storages where repro_id in (select id from repros where run_id = :run_id)"
 _POINTING = (*TEXTS, ("search_documents", "payload_id"))
-_UNUSED = "digest not in (select digest from sent_texts)" + "".join(  # a box sends texts before its events
+_UNUSED = "digest not in (select digest from sent_texts)" + "".join(  # noqa: S608 - a box sends texts before its events
     f" and not exists (select 1 from {table} where {column} = payloads.id)"  # noqa: S608 - our own names
     for table, column in _POINTING
 )
