@@ -17,7 +17,7 @@ import click
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import measure_both
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
-from compileboard.collectors.bench.experiments import DISTRIBUTED_EXPERIMENTS, find, with_same_flag
+from compileboard.collectors.bench.experiments import DISTRIBUTED_EXPERIMENTS, find, of_one_file, with_same_flag
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
 from compileboard.collectors.bench.plan.request import GROUPS, INDUCTOR_SWITCHES, REQUESTED, BenchRequest
@@ -219,7 +219,8 @@ def list_experiments(arguments: BenchRequest) -> tuple[str, ...]:
     Raises: ValueError if one does not go with another.
     """
     if arguments.given["quantization"] is None:
-        return with_same_flag(arguments.experiments or ("performance",))
+        names = arguments.experiments or ("performance",)
+        return with_same_flag(names) if arguments.output is None else of_one_file(names)
     if others := set(arguments.experiments) - {"performance", "accuracy"}:
         flags = ", ".join(sorted(find(name).flag for name in others))
         raise ValueError(f"--quantization replaces --performance and --accuracy, and does not go with {flags}")

@@ -44,16 +44,17 @@ def write_directory(
     *,
     raw_timings: bool = False,
     stem: str | None = None,
+    mode: str = "performance",
 ) -> list[str]:
     """Write the files of some results into a folder, and return their names; files of the same names are replaced.
 
-    With a stem, all are of one table with this name.
+    With a stem, all are of one table with this name: the mode's, where a result has rows in two.
 
     Raises: OSError.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    files = render_files(results, breaks, raw_timings=raw_timings, stem=stem)
+    files = render_files(results, breaks, raw_timings=raw_timings, stem=stem, mode=mode)
     for name, data in files.items():
         handle, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", dir=target)
         try:
@@ -68,11 +69,16 @@ def write_directory(
 
 
 def render_files(
-    results: Sequence[BenchMeasured], breaks: Breaks, *, raw_timings: bool = False, stem: str | None = None
+    results: Sequence[BenchMeasured],
+    breaks: Breaks,
+    *,
+    raw_timings: bool = False,
+    stem: str | None = None,
+    mode: str = "performance",
 ) -> dict[str, bytes]:
     """Make the files of some results, each by its name."""
     files: dict[str, bytes] = {}
-    for table in part_tables(results) if stem is None else _one_table(results, stem):
+    for table in part_tables(results) if stem is None else _one_table(results, stem, mode):
         files[f"{table.stem}.csv"] = write_table(table)
         files[f"{table.stem}.json"] = _write_json(table)
         files |= _write_phases(table)
@@ -102,9 +108,10 @@ def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
     return [tables[stem] for stem in sorted(tables)]
 
 
-def _one_table(results: Iterable[BenchMeasured], stem: str) -> list[OutputTable]:
-    written = [result for result in results if is_written(result)]
-    return [OutputTable(stem, written[0].experiment, written, is_named=True)] if written else []
+def _one_table(results: Iterable[BenchMeasured], stem: str, mode: str) -> list[OutputTable]:
+    rows = [row for measured in results for row in list_rows(measured) if is_written(row)]
+    of_mode = [row for row in rows if row.experiment == mode] or rows
+    return [OutputTable(stem, of_mode[0].experiment, of_mode, is_named=True)] if rows else []
 
 
 def _labels(result: BenchMeasured) -> Iterable[str]:

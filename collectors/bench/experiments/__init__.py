@@ -5,7 +5,7 @@ A module has `run(bench: Workbench) -> Outcome`; a child process that has loaded
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from compileboard.collectors.bench.plan.settings import BenchSettings
@@ -82,7 +82,7 @@ EXPERIMENTS = (
 )
 DISTRIBUTED_EXPERIMENTS = ("performance", "accuracy")  # of several ranks too
 
-
+MODES = ("performance", "accuracy", "tolerance")  # of upstream's harness, which has one beside any other experiment
 TIMED = ("performance", "overhead", "nothing")  # a step's time is what they measure
 
 
@@ -95,6 +95,15 @@ def with_same_flag(names: Iterable[str]) -> tuple[str, ...]:
     """Return the experiments, each once, and those that their flags also ask for."""
     flags = [find(name).flag for name in names]
     return tuple(dict.fromkeys(other.name for flag in flags for other in EXPERIMENTS if other.flag == flag))
+
+
+def of_one_file(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the experiments of a line of upstream's harness: a mode says which numbers of another are written.
+
+    Its exports are strict.
+    """
+    others = tuple("export_strict" if name == "export" else name for name in names if name not in MODES)
+    return others or tuple(names)
 
 
 def settings_for(name: str, settings: BenchSettings) -> BenchSettings:

@@ -75,7 +75,9 @@ def write_upstream_files(arguments: BenchRequest, run_id: str, part: str, print_
     with closing(open_reader(arguments.db)) as reader:
         results = load_results(reader, run_id)
         breaks = load_breaks(reader, run_id) if arguments.log_graph_breaks or arguments.explain else {}
-    names = write_directory(results, breaks, folder, raw_timings=arguments.dump_raw_metrics, stem=stem or None)
+    mode = "accuracy" if "accuracy" in arguments.experiments else "performance"
+    raw = arguments.dump_raw_metrics
+    names = write_directory(results, breaks, folder, raw_timings=raw, stem=stem or None, mode=mode)
     print_line(f"{count_text(len(names), 'file')} in upstream's formats written to {folder}")
 
 

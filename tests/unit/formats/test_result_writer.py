@@ -229,3 +229,10 @@ def test_a_file_that_is_named_has_upstreams_columns_alone() -> None:
     assert list(cells(named["inference.csv"])[0]) == [
         "dev", "name", "batch_size", "speedup", "abs_latency", "graph_breaks",
     ]  # fmt: skip
+
+
+def test_a_file_that_is_named_has_the_modes_table_of_a_package() -> None:
+    result = replace(MEASURED, experiment="aot_inductor", accuracy="pass")
+    for mode, column in (("performance", "speedup"), ("accuracy", "accuracy")):
+        (row,) = cells(render_files([result], {}, stem="x", mode=mode)["x.csv"])
+        assert column in row and ("speedup" in row) is (mode == "performance")

@@ -12,7 +12,7 @@ from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash, repeat_command
 from compileboard.collectors.bench.suites import list_models
-from compileboard.collectors.cli.bench import make_job, settings_of
+from compileboard.collectors.cli.bench import list_experiments, make_job, settings_of
 from tests.unit.bench.plan.test_bench_settings import parse
 
 MODELS = [ModelRef("builtin", name, "m:f", batch_size=8) for name in ("lstm", "mlp", "unet")]
@@ -55,6 +55,7 @@ def test_ci_and_dashboard_are_upstreams() -> None:
     [
         (["--output", "x.json"], r"--output x.json: expected a name that ends in .csv"),
         (["--output", "x.csv", "--performance", "--accuracy"], "one file, .*for performance, accuracy give --output-d"),
+        (["--output", "x.csv", "--nothing", "--overhead"], "one file, .*for nothing, overhead give --output-directory"),
         (["--output", "x.csv", "--suite", "timm", "--suite", "builtin"], "for builtin, timm give --output-directory"),
     ],
 )
@@ -75,3 +76,14 @@ def test_accuracy_is_checked_at_upstreams_batch_sizes_unless_one_is_asked_for() 
     plan = make_plan(models, ["accuracy", "performance"], BenchSettings(), no_skip=True)
     sizes = [planned.ref.batch_size for planned in plan]
     assert sizes == [8, models[0].batch_size, 1, models[1].batch_size, 8, 8] and models[0].batch_size != 8
+
+
+def test_a_mode_beside_another_experiment_says_which_numbers_are_written() -> None:
+    for flag, name in (
+        ("--export", "export_strict"),
+        ("--export-aot-inductor", "aot_inductor"),
+        ("--coverage", "coverage"),
+    ):
+        assert list_experiments(parse("--accuracy", flag, "--output", "x.csv")) == (name,)
+    assert list_experiments(parse("--accuracy", "--output", "x.csv")) == ("accuracy",)
+    assert list_experiments(parse("--accuracy", "--coverage")) == ("accuracy", "coverage")
