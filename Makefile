@@ -19,7 +19,7 @@ $(shell rm -f $(READY))
 endif
 endif
 
-.PHONY: setup demo test lint types contracts unit mutants
+.PHONY: setup demo test lint types contracts unit mutants fuzz
 
 setup: $(READY)
 
@@ -58,6 +58,9 @@ unit: setup
 
 mutants: setup
 	$(PY) -m tests.tools.mutants $(MODULE) $(TESTS)
+
+fuzz: setup
+	COMPILEBOARD_FUZZ_EXAMPLES=$(or $(EXAMPLES),200) $(PY) -m pytest -q tests/contract/test_fuzzed_api.py
 
 # In the order of the files: xdist's own begins with those of many tests and ends with a worker alone at the longest ones.
 test: lint types contracts

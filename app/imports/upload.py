@@ -174,6 +174,8 @@ def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received)
         raise UploadRejected(
             400, "The form cannot be read to its end: it was cut short, or is no multipart/form-data."
         ) from None
+    if not all((*form, *files)):
+        raise UploadRejected(400, "A part of the form has no name; send files as `files`")
     received.fields = {key: value for key, value in form.items() if value}
     for key in files:
         if key != "files":

@@ -124,6 +124,13 @@ def test_a_form_that_is_cut_or_broken_is_refused(
         assert received.names and received.size_bytes >= 0
 
 
+@pytest.mark.parametrize("part", ["form-data", 'form-data; filename="a.log"', 'form-data; name=""'])
+def test_a_part_without_a_name_is_refused(tmp_path: Path, part: str) -> None:
+    body = f"--{BOUNDARY}\r\nContent-Disposition: {part}\r\n\r\nx\r\n--{BOUNDARY}--\r\n".encode()
+    with pytest.raises(UploadRejected, match="has no name"):
+        receive(form_environ(body), tmp_path / "files", 1000, None)
+
+
 def test_a_body_that_ends_early_is_refused(tmp_path: Path) -> None:
     raw = {"wsgi.input": io.BytesIO(b"x" * 10), "CONTENT_TYPE": "application/octet-stream", "CONTENT_LENGTH": "20"}
     with pytest.raises(UploadRejected, match="cut short"):

@@ -341,3 +341,22 @@ def test_activity_is_narrowed_to_a_person_an_action_and_a_run(serve: Serve, stor
         assert len(client.get(f"/api/v1/audit?{query}").json["data"]) == count
         assert client.get(f"/activity?{query}").text.count('data-label="By"><a') == count
     assert 'data-label="By">Ann</td>' in client.get("/activity").text  # who deleted it
+
+
+def test_no_address_is_open_by_mistake(serve: Serve, store: sqlite3.Connection, shared_app: Flask) -> None:
+    client, box = serve(), _bearer(_make(store, "ingest", "box"))
+    open_rules, ingest_rules = set(), set()
+    for rule in shared_app.url_map.iter_rules():
+        for method in sorted(rule.methods or ()):
+            address = re.sub(r"<[^>]*>", "1", rule.rule)
+            anyone, sender = client.open(address, method=method), client.open(address, method=method, headers=box)
+            if anyone.status_code != 401:
+                open_rules.add(rule.rule)
+            elif sender.status_code != 403 and rule.rule != "/login":
+                ingest_rules.add(f"{method} {rule.rule}")
+            anyone.close(), sender.close()
+    assert open_rules == {"/healthz", "/login", "/logout", "/static/<path:filename>"}
+    assert ingest_rules == {
+        "POST /api/v1/imports",
+        *(f"{method} /api/v1/imports/<import_id>" for method in ("GET", "HEAD")),
+    }
