@@ -17,7 +17,7 @@ _SECRET_NAME = re.compile(
 )
 _PLACE_NAME = re.compile(r"(?i)[._-](?:file|path|dir)$")  # --token-file says where the secret is, not what it is
 _SECRET_SHAPE = re.compile(
-    r"gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|xox[abprs]-[\w-]{8,}"
+    r"cb_[0-9a-f]{10}_[0-9a-f]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|xox[abprs]-[\w-]{8,}"
     r"|AKIA[0-9A-Z]{12,}|ASIA[0-9A-Z]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|npm_\w{30,}|pypi-[\w-]{16,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|-----BEGIN[^-]+PRIVATE KEY-----[\s\S]*?(-----END[^-]+-----|$)"
 )

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"], "resultTypes": ["violations"]}
 EXPLORED = [*list_pages.values(), *list_explored.values()]
 BENCHED = list(list_benched.values())
-ALONE = ["/nope", "/imports", "/search", "/runs?q=nothing", "/graph_breaks?q=nothing", "/incidents?model=nothing"]
+ALONE = [
+    "/nope",
+    "/imports",
+    "/login",
+    "/search",
+    "/runs?q=nothing",
+    "/graph_breaks?q=nothing",
+    "/incidents?model=nothing",
+]
 # Every entry of the top bar, before anything is recorded.
 EMPTY = [
     "/",

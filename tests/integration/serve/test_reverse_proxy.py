@@ -189,6 +189,13 @@ def test_a_name_is_one_name(board: Board) -> None:
     assert board.ask("/runs", proof, ("X-Forwarded-User", "ann"), direct=True)[0] == 200
 
 
+def test_a_header_of_kilobytes_costs_an_answer(board: Board) -> None:
+    for header in (("Authorization", f"Bearer cb_{'0' * 7000}"), ("Cookie", f"__Host-compileboard={'a' * 7000}")):
+        assert board.ask("/runs", header)[0] == 401
+        assert board.ask("/runs", (header[0], header[1] * 2))[0] == 400
+        assert board.ask("/runs", (header[0], header[1] * 2), direct=True)[0] in (400, 431)
+
+
 def test_another_site_changes_nothing_in_the_name_of_who_is_logged_in(board: Board) -> None:
     for sent in ([("Origin", "https://evil.example")], [("Sec-Fetch-Site", "cross-site")], [("Origin", "null")], []):
         assert board.ask(PIN, _login("ann"), *sent, body="title=crossed")[0] == 403

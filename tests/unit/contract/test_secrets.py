@@ -42,6 +42,7 @@ def test_a_secret_inside_a_shell_line_is_withheld(name: str, value: str) -> None
         f"Cookie: session={SECRET}",
         "ghp_abcdefghijklmnopqrstuvwxyz0123",
         "hf_abcdefghijklmnopqrst",
+        f"cb_0123456789_{'0f' * 24}",  # ours
         "sk-abcdefghijklmnopqrst",
         "AKIAABCDEFGHIJKLMNOP",
         "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln",

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app import create_app
 from compileboard.app.cli.main import main
-from compileboard.app.settings import Settings
+from compileboard.app.settings import SettingError, Settings
 from compileboard.app.web import login
 from compileboard.app.web.access import IDLE_US, SESSION_US
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
@@ -360,3 +360,35 @@ def test_no_address_is_open_by_mistake(serve: Serve, store: sqlite3.Connection, 
         "POST /api/v1/imports",
         *(f"{method} /api/v1/imports/<import_id>" for method in ("GET", "HEAD")),
     }
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"trusted_proxies": 0}, "needs --trusted-proxies 1"),
+        ({"host": "0.0.0.0"}, "anyone could send that header"),
+        ({"identity_secret_file": "none"}, "No such file"),
+        ({"identity_secret_file": "short"}, "at least 16 characters"),
+        ({"identity_scopes": "ann"}, "'ann' is not NAME=SCOPE"),
+        ({"identity_scopes": "ann=root"}, "'root' is unknown"),
+    ],
+)
+def test_a_proxy_that_anybody_could_play_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("short").write_text("0123456789\n")
+    given = {"trusted_proxies": 1, "identity_header": "X-Forwarded-User", **settings}
+    with pytest.raises(SettingError, match=problem):
+        create_app(Settings(**given))
+
+
+def test_beside_a_proxy_on_this_machine_its_programs_name_people(serve: Serve, store: sqlite3.Connection) -> None:
+    client = serve(
+        host="127.0.0.1", trusted_proxies=1, identity_header="X-Forwarded-User", identity_scopes="*=none,ann=read"
+    )
+    named = {"X-Forwarded-User": "ann", "X-Forwarded-For": "192.0.2.7"}
+    assert client.get("/runs", headers=named).status_code == 200
+    assert client.get("/runs", headers=named | {"X-Forwarded-User": "eve"}).status_code == 403
+    elsewhere = client.get("/runs", headers=named, environ_base={"REMOTE_ADDR": "192.0.2.8"})
+    assert (elsewhere.status_code, "not from the trusted proxy" in elsewhere.text) == (403, True)
