@@ -14,8 +14,9 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -125,14 +126,22 @@ class ClientSocket(socket.socket):
             raise TooSlow
         waiting = select.poll()
         waiting.register(self, event)
-        worked = self._has_permit
-        self.end_work()
         began_s = time.monotonic()
         try:
-            if not waiting.poll(left_s * 1000):
-                raise TooSlow
+            with self.without_permit():
+                if not waiting.poll(left_s * 1000):
+                    raise TooSlow
         finally:
             self.patience.waited_s += time.monotonic() - began_s
+
+    @contextmanager
+    def without_permit(self) -> Iterator[None]:
+        """Let others work while this one waits."""
+        worked = self._has_permit
+        self.end_work()
+        try:
+            yield
+        finally:
             if worked:
                 self._take_permit()
 

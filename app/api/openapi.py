@@ -37,7 +37,7 @@ class Error:
 class ApiAddress:
     """An address."""
 
-    method: Annotated[str, "GET or POST."]
+    method: Annotated[str, "GET, POST, or what boxes push with: HEAD, PATCH, PUT."]
     path: Annotated[str, "Its path; what stands in braces is a value."]
     summary: Annotated[str, "What it answers."]
 
@@ -57,6 +57,8 @@ PATH_PARAMETERS = {
     "baseline_name": "A stored baseline's name.",
     "guards_id": "The `artifact_id` of a set of guards.",
     "name": "A model's name, whole.",
+    "stream_id": "The id that a recorder gives its stream: letters, digits, dots and dashes, 64 at most.",
+    "digest": "32 hex digits: BLAKE2b of the text, 16 bytes.",
 }
 _FAILURES = {
     "400": ("BadRequest", "A parameter that is not known, or whose value cannot be used."),
@@ -77,10 +79,33 @@ _REFUSALS = {
     "507": ("NoRoom", "The server's disk is full."),
 }
 
+# And with what a box pushes.
+_PUSH_REFUSALS = {
+    **{status: _REFUSALS[status] for status in ("409", "413", "429", "507")},
+    "408": ("Slow", "The body came too slowly, or broke off."),
+    "410": ("Deleted", "The run was deleted."),
+    "411": ("NoLength", "There is no Content-Length."),
+    "426": ("Newer", "A line of a newer collector: upgrade the server."),
+    "460": ("Damaged", "The body is not what its checksum or digest tells: send it again."),
+}
+_LINES: Schema = {
+    "required": True,
+    "description": "Whole lines of a stream, or a text; plain or gzip (Content-Encoding), with a Content-Length.",
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
+_HEADERS = {
+    "Upload-Offset": "Where in the stream the body begins, in bytes.",
+    "Upload-Checksum": "`crc32 HEX`, of the plain body.",
+}
+
 
 def _describe_parameter(part: ParameterField) -> dict[str, Any]:
     about = {"name": part.name, "in": "query", "required": False}
     return about | {"description": part.description, "schema": part.schema}
+
+
+def _describe_header(name: str, about: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": True, "description": about, "schema": {"type": "string"}}
 
 
 def _describe_path(path: str) -> list[dict[str, Any]]:
@@ -130,8 +155,18 @@ def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any
     elif operation.method == "POST":
         described["requestBody"] = UPLOAD
         failures |= {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _) in _REFUSALS.items()}
+    elif operation.method in ("PATCH", "PUT"):
+        described["requestBody"] = _LINES
+        failures |= {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _) in _PUSH_REFUSALS.items()}
+        if operation.method == "PATCH":
+            described["parameters"] += [_describe_header(name, about) for name, about in _HEADERS.items()]
     else:
         failures = {"304": {"description": "The same as the answer whose ETag was sent."}, **failures}
+    if operation.model is None:
+        statuses = (200, 201) if operation.method == "PUT" else (operation.status,)
+        return described | {
+            "responses": {**{str(status): {"description": operation.summary} for status in statuses}, **failures}
+        }
     data = describe_type(operation.model, schemas)
     schema = _describe_page(data, _NEXT) if operation.is_list else _describe_answer(data, _NO_NEXT)
     answer = {"description": operation.summary, "content": {"application/json": {"schema": schema}}}
@@ -189,7 +224,8 @@ def get_document() -> dict[str, Any]:
                 }
             },
             "responses": {
-                key: {"description": meaning, "content": failure} for key, meaning in (_FAILURES | _REFUSALS).values()
+                key: {"description": meaning, "content": failure}
+                for key, meaning in (_FAILURES | _REFUSALS | _PUSH_REFUSALS).values()
             },
         },
     }

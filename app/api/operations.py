@@ -15,12 +15,13 @@ from compileboard.app.api.fleet import (
     recompiles,
     repros,
     search,
+    streams,
     trends,
 )
 from compileboard.app.api.run import aot, artifacts, caches, compiles, guards, ranks, run, shapes, stacks, timeline
 
 _RUN = (run, compiles, artifacts, guards, caches, aot, ranks, stacks, shapes, timeline)
-_FLEET = (search, imports, activity, models, checks, comparison, trends, incidents)
+_FLEET = (search, imports, streams, activity, models, checks, comparison, trends, incidents)
 OPERATIONS = tuple(
     operation
     for module in (overview, graph_breaks, recompiles, repros, *_RUN, *_FLEET)

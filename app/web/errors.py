@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
+from typing import Any
 
 from flask import Flask, Response, jsonify, make_response, render_template, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from compileboard.app.db import get_settings
 from compileboard.app.imports.options import UploadRejected
+from compileboard.app.push.refusals import PushRefused
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.errors import (
     NotAStore,
+    StoreBusy,
     StoreError,
+    StoreFull,
     StoreNotReadable,
     StoreReadOnly,
     StoreRefused,
     explain,
 )
 
+RETRY_S = 5
 TITLES = {
     400: "Bad request",
     401: "Not logged in",
@@ -41,10 +47,12 @@ def wants_json() -> bool:
     return request.path.startswith("/api/") or request.path in ("/api", "/healthz")
 
 
-def render_error(status: int, message: str, errors: list[str] | None = None) -> Response:
+def render_error(
+    status: int, message: str, errors: list[str] | None = None, fields: Mapping[str, Any] | None = None
+) -> Response:
     """Make the failure's response in the shape its reader expects."""
     if wants_json():
-        body = {"ok": False, "error": message, "errors": errors or [message], "status": status}
+        body = {"ok": False, "error": message, "errors": errors or [message], "status": status, **(fields or {})}
         response: Response = jsonify(body)
     else:
         title = TITLES.get(status, "That did not work")
@@ -77,7 +85,10 @@ def handle_http(error: HTTPException) -> Response:
 def handle_store(error: StoreError) -> Response:
     """Answer a database that cannot be used; the store's own message says what to do."""
     is_broken = isinstance(error, (NotAStore, StoreNotReadable)) and not isinstance(error, StoreReadOnly)
-    return render_error(500 if is_broken else 503, str(error))
+    response = render_error(500 if is_broken else 507 if isinstance(error, StoreFull) else 503, str(error))
+    if isinstance(error, (StoreBusy, StoreFull)):
+        response.headers["Retry-After"] = str(RETRY_S)
+    return response
 
 
 def handle_sqlite(error: sqlite3.Error) -> Response:
@@ -102,7 +113,10 @@ def handle_filter(error: FilterError) -> Response:
 
 def handle_refusal(refused: UploadRejected) -> Response:
     """Answer an upload that is not taken."""
-    response = render_error(refused.status, refused.message)
+    fields = refused.fields if isinstance(refused, PushRefused) else {}
+    response = render_error(refused.status, refused.message, fields=fields)
+    if isinstance(refused, PushRefused):
+        response.headers.update(refused.headers)
     if refused.retry_after_s is not None:
         response.headers["Retry-After"] = str(refused.retry_after_s)
     return response

@@ -10,6 +10,7 @@ from flask import Flask, Response, request
 from flask.json.provider import JSONProvider
 
 from compileboard.app.json_text import OPTIONS, dump_json
+from compileboard.app.push.body import BODY_READ
 
 _COMPRESSED_TYPES = ("text/", "application/json", "application/atom+xml", "application/javascript", "image/svg+xml")
 _WORTH_COMPRESSING_BYTES = 1400  # below this an answer is one packet anyway
@@ -39,6 +40,8 @@ def finish(response: Response) -> Response:
     """Add a page's ETag, answer 304 where the reader has the page already, and compress what is worth it."""
     if request.endpoint == "static":
         return response
+    if request.method in ("PATCH", "PUT") and BODY_READ not in request.environ:
+        response.headers["Connection"] = "close"  # rather than read what a box sends in vain
     if request.method in ("GET", "HEAD") and response.status_code == 200 and not response.is_streamed:
         response.headers.setdefault("Cache-Control", "private, no-cache")
         response.add_etag(weak=True)

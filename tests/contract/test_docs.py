@@ -65,7 +65,8 @@ def test_every_setting_is_documented():
 def test_every_page_and_address_is_documented():
     text = DOCS["dashboard.md"] + DOCS["api.md"]
     rules = {re.sub(r"<(?:\w+:)?\w+>", "<>", rule.rule) for rule in create_app().url_map.iter_rules()}
-    known = set(re.findall(r"[`\"](?:GET |POST )?(/[^`\"\s?]*)", re.sub(r"[<{][\w:]+[>}]", "<>", text)))
+    named = re.sub(r"[<{][\w:]+[>}]", "<>", text)
+    known = set(re.findall(r"[`\"](?:(?:GET|HEAD|PATCH|POST|PUT) )?(/[^`\"\s?]*)", named))
     assert sorted(rule for rule in rules - known if not rule.startswith("/static/")) == []
 
 

@@ -141,6 +141,9 @@ def test_every_operation_has_its_own_name_and_few_write() -> None:
     restore = "/api/v1/deleted_runs/{run_id}/restore"
     assert writing == [
         "/api/v1/imports",
+        "/api/v1/runs/{run_id}/streams/{stream_id}",
+        "/api/v1/texts/missing",
+        "/api/v1/texts/{digest}",
         restore,
         "/api/v1/tokens/{token_id}/revoke",
         *(f"{incident}/{action}" for action in ("acknowledge", "ignore", "comment", "reopen")),

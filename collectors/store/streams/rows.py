@@ -46,6 +46,12 @@ def get_stream(connection: sqlite3.Connection, run_id: str, stream_id: str) -> S
     return Stream(*row) if row else None
 
 
+def has_stream_of(connection: sqlite3.Connection, run_id: str, token_id: str | None) -> bool:
+    """Return whether a token has a stream of a run, or nobody has one yet."""
+    rows = connection.execute("select token_id from streams where run_id = :run_id", {"run_id": run_id}).fetchall()
+    return not rows or any(row["token_id"] == token_id for row in rows)
+
+
 def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: int) -> None:
     """Save how far a stream is stored, in the transaction of what it holds.
 

@@ -1,0 +1,151 @@
+"""What boxes push: streams of events, and texts by their content. `collectors/wire` has the protocol."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from flask import Response, current_app, request
+
+from compileboard.app.api.answers import operation
+from compileboard.app.db import close_reader, get_reader, get_settings
+from compileboard.app.push.body import check_checksum, receive_body
+from compileboard.app.push.rates import RateLimit
+from compileboard.app.push.refusals import PushRefused
+from compileboard.app.push.streams import append_lines, describe_place, find_stream
+from compileboard.app.push.writing import get_writer_thread
+from compileboard.app.web.access import get_identity, needs
+from compileboard.collectors.store.streams.receive import StreamWriter
+from compileboard.collectors.store.streams.rows import has_stream_of
+from compileboard.collectors.store.streams.texts import find_texts, pack_text, save_dropped, save_text
+from compileboard.collectors.wire.lines import (
+    DIGEST,
+    LARGEST_BODY_BYTES,
+    LARGEST_PLAIN_BYTES,
+    LARGEST_TEXT_BYTES,
+    digest_of,
+)
+
+MIB = 1 << 20
+MOST_DIGESTS = 10_000
+MOST_OFFSET_DIGITS = 18
+Result = TypeVar("Result")
+rates = RateLimit()
+
+
+@dataclass(frozen=True)
+class TextQuestion:
+    """Texts that a box has to send, and those that it has no more."""
+
+    digests: Annotated[list[str], "32 hex digits each: BLAKE2b of the text, 16 bytes."]
+    run: Annotated[str | None, "The run of those that were dropped."] = None
+    dropped: Annotated[list[str] | None, "Texts that the box has no more."] = None
+
+
+@dataclass(frozen=True)
+class MissingTexts:
+    """Texts that the server lacks."""
+
+    missing: Annotated[list[str], "Those of the digests that have to be sent."]
+
+
+@operation("/runs/<run_id>/streams/<stream_id>", method="HEAD")
+@needs("ingest")
+def measure(run_id: str, stream_id: str) -> Annotated[Response, None]:
+    """Return how much of a stream is stored: Upload-Offset in bytes, Upload-Checksum of these."""
+    return _answer(200, describe_place(find_stream(get_reader(), run_id, stream_id, get_identity().token_id)))
+
+
+@operation("/runs/<run_id>/streams/<stream_id>", method="PATCH", status=204)
+@needs("ingest")
+def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
+    """Store whole lines of a stream from Upload-Offset on; what is there already is skipped."""
+    token_id = get_identity().token_id
+    find = partial(find_stream, run_id=run_id, stream_id=stream_id, token_id=token_id)
+    find(get_reader())
+    offset = request.headers.get("Upload-Offset", "")
+    if not offset.isascii() or not offset.isdigit() or len(offset) > MOST_OFFSET_DIGITS:
+        raise PushRefused(400, f"Upload-Offset: expected a number of bytes, got {offset[:40]!r}.")
+    plain = _receive(LARGEST_BODY_BYTES, LARGEST_PLAIN_BYTES)
+    check_checksum(request.headers.get("Upload-Checksum"), plain)
+    return _answer(204, describe_place(append_lines(_reopen_reader, _store, find, int(offset), plain)))
+
+
+@operation("/texts/missing", method="POST", body=TextQuestion)
+@needs("ingest")
+def list_missing() -> MissingTexts:
+    """List which of some texts have to be sent, and take note of those that were dropped."""
+    question = request.get_json(silent=True)
+    if not isinstance(question, dict):
+        raise PushRefused(400, 'Expected {"digests": […]} as JSON.')
+    digests, dropped = _read_digests(question, "digests"), _read_digests(question, "dropped")
+    if dropped:
+        run_id = question.get("run")
+        if not isinstance(run_id, str) or not has_stream_of(get_reader(), run_id, get_identity().token_id):
+            raise PushRefused(403, "run: expected the run of a stream that this token began, for what was dropped.")
+        _store(lambda writer: save_dropped(writer.connection, run_id, dropped))
+    return MissingTexts([digest for digest in digests if digest not in find_texts(get_reader(), [digest])])
+
+
+@operation("/texts/<digest>", method="PUT", status=201)
+@needs("ingest")
+def save(digest: str) -> Annotated[Response, None]:
+    """Store a text by its content; 200 if it was there."""
+    if not DIGEST.fullmatch(digest):
+        raise PushRefused(400, f"digest: expected 32 hex digits, got {digest[:80]!r}.")
+    text = _receive(LARGEST_TEXT_BYTES, LARGEST_TEXT_BYTES)
+    if digest_of(text) != digest:
+        raise PushRefused(460, f"The text is {digest_of(text)}, not {digest}. Send it again.")
+    if find_texts(get_reader(), [digest]):
+        return _answer(200, {})
+    packed, now_us = pack_text(text), time.time_ns() // 1000
+    is_new = _store(lambda writer: save_text(writer.connection, digest, len(text), packed, now_us))
+    return _answer(201 if is_new else 200, {})
+
+
+def _read_digests(question: dict[str, Any], name: str) -> list[str]:
+    digests = question.get(name) or []
+    is_list = isinstance(digests, list) and len(digests) <= MOST_DIGESTS
+    if not is_list or not all(isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in digests):
+        raise PushRefused(400, f"{name}: expected at most {MOST_DIGESTS:,} texts of 32 hex digits.")
+    return list(digests)
+
+
+def _receive(most_bytes: int, most_plain_bytes: int) -> bytes:
+    """Receive this request's body, and count it against what its client may send."""
+    bytes_per_min = get_settings().push_rate_mib * MIB
+    client = get_identity().token_id or request.remote_addr or ""
+    wait_s = rates.get_wait_s(client, bytes_per_min)
+    if wait_s:
+        raise PushRefused(
+            429, f"Expected {bytes_per_min // MIB:,} MiB a minute at most. Wait {wait_s} s.", retry_after_s=wait_s
+        )
+    close_reader()
+    plain = receive_body(request.environ, most_bytes, most_plain_bytes)
+    rates.take(client, len(plain), bytes_per_min)
+    return plain
+
+
+def _reopen_reader() -> sqlite3.Connection:
+    close_reader()
+    return get_reader()
+
+
+def _store(job: Callable[[StreamWriter], Result]) -> Result:
+    """Wait for the thread that writes; another request is worked on meanwhile."""
+    close_reader()
+    settings = get_settings()
+    future = get_writer_thread(settings.db, settings.push_queue).submit(job)
+    connection = request.environ.get("gunicorn.socket")
+    with nullcontext() if connection is None else connection.without_permit():
+        return future.result()
+
+
+def _answer(status: int, headers: dict[str, str]) -> Response:
+    response: Response = current_app.response_class(status=status, headers=headers)
+    return response

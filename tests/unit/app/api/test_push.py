@@ -1,0 +1,215 @@
+"""Requests of boxes: the protocol of `collectors/wire`, its limits, and who may send."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from compileboard.app.api.fleet import streams
+from compileboard.app.push.rates import RateLimit
+from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunStarted
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.dashboard.trash import delete_run
+from compileboard.collectors.wire.lines import LARGEST_PLAIN_BYTES, checksum_of, digest_of
+from compileboard.collectors.wire.marks import StreamEnd, dump_mark
+from tests.tools.push.box import STREAM_PATH, StreamBytes, headers_of
+
+PATH = STREAM_PATH.format("R", "s1")
+START: list[Event] = [RunStarted("r", 0, 5, "R", "run"), ProcessStarted("p", 0, 6, "R", 42)]
+STREAM = StreamBytes.of(START)
+WITH_TEXT = StreamBytes.of([*START, ArtifactSeen("p", 9, 7, name="graph", state="kept", text="graph " * 2000)])
+(DIGEST,) = WITH_TEXT.texts
+
+
+def patch(client: FlaskClient, plain: bytes, offset: int = 0, path: str = PATH, **headers: str) -> TestResponse:
+    return client.patch(path, data=plain, headers={**headers_of(offset, plain), **headers})
+
+
+def offset_of(response: TestResponse) -> int:
+    return int(response.headers["Upload-Offset"])
+
+
+def json_of(response: TestResponse) -> Any:
+    return response.get_json()
+
+
+def count(store: sqlite3.Connection, table: str) -> int:
+    (number,) = store.execute(f"select count(*) from {table}").fetchone()
+    return int(number)
+
+
+def test_lines_are_stored_once_however_often_they_come(client: FlaskClient, store: sqlite3.Connection) -> None:
+    lines = STREAM.lines
+    assert offset_of(client.head(PATH)) == 0
+    half = lines.index(b"\n", 200) + 1
+    for begin, end in ((0, half), (0, half), (0, len(lines)), (half, len(lines))):
+        response = patch(client, lines[begin:end], begin)
+        assert response.status_code == 204, response.text
+        assert offset_of(response) >= end
+    head = client.head(PATH)
+    assert (offset_of(head), head.headers["Upload-Checksum"]) == (len(lines), f"crc32 {checksum_of(lines):08x}")
+    assert (count(store, "events"), count(store, "runs")) == (2, 1)
+
+
+def test_a_gap_tells_where_to_go_on(client: FlaskClient) -> None:
+    half = STREAM.lines.index(b"\n") + 1
+    response = patch(client, STREAM.lines[half:], half)
+    assert (response.status_code, offset_of(response)) == (409, 0)
+
+
+def test_gzip_and_texts_by_content(client: FlaskClient, store: sqlite3.Connection) -> None:
+    packed = gzip.compress(WITH_TEXT.lines)
+    headers = headers_of(0, WITH_TEXT.lines, packed=True)
+    response = client.patch(PATH, data=packed, headers=headers)
+    assert (response.status_code, json_of(response)["missing"]) == (409, [DIGEST])
+    assert json_of(client.post("/api/v1/texts/missing", json={"digests": [DIGEST]}))["data"] == {"missing": [DIGEST]}
+    put = [client.put(f"/api/v1/texts/{DIGEST}", data=WITH_TEXT.texts[DIGEST]).status_code for _ in range(2)]
+    assert put == [201, 200]
+    assert json_of(client.post("/api/v1/texts/missing", json={"digests": [DIGEST]}))["data"] == {"missing": []}
+    assert client.patch(PATH, data=packed, headers=headers).status_code == 204
+    assert count(store, "sent_texts") == 0
+    assert json_of(client.get("/api/v1/runs/R/artifacts"))["data"][0]["size_bytes"] is None
+
+
+def test_a_dropped_text_holds_nothing_up(client: FlaskClient, store: sqlite3.Connection) -> None:
+    question = {"digests": [], "run": "R", "dropped": [DIGEST]}
+    assert client.post("/api/v1/texts/missing", json=question).status_code == 200
+    assert patch(client, WITH_TEXT.lines).status_code == 204
+    assert store.execute("select dropped_text_count from streams").fetchone()[0] == 1
+
+
+def test_a_stream_that_differs_begins_again(client: FlaskClient, store: sqlite3.Connection) -> None:
+    lines = STREAM.lines
+    assert patch(client, lines[: lines.rindex(b"\n", 0, -1) + 1]).status_code == 204
+    wrong = dump_mark(StreamEnd(7, 7))
+    response = patch(client, wrong, offset_of(client.head(PATH)))
+    assert (response.status_code, json_of(response)["restart"]) == (409, True)
+    assert offset_of(client.head(PATH)) == 0
+    assert patch(client, lines, 0, PATH + "2").status_code == 204
+    assert count(store, "events") == 2
+
+
+def test_a_deleted_run_is_gone(client: FlaskClient, store: sqlite3.Connection) -> None:
+    half = STREAM.lines.rindex(b"\n", 0, -1) + 1
+    patch(client, STREAM.lines[:half])
+    delete_run(store, "R")
+    assert client.head(PATH).status_code == 410
+    assert patch(client, STREAM.lines[half:], half).status_code == 410
+
+
+def test_a_stream_belongs_to_the_token_that_began_it(client: FlaskClient, store: sqlite3.Connection) -> None:
+    patch(client, STREAM.lines)
+    store.execute("update streams set token_id = 'another'")
+    assert client.head(PATH).status_code == 403
+    assert (
+        client.post("/api/v1/texts/missing", json={"digests": [], "run": "R", "dropped": [DIGEST]}).status_code == 403
+    )
+
+
+BOMB = gzip.compress(b"\n" * (LARGEST_PLAIN_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (400, b"{}", {}),
+        (400, b"{}\n", {"Upload-Offset": "-1"}),
+        (400, b"{}\n", {"Upload-Checksum": "md5 00"}),
+        (400, b"{}\n", {"Content-Encoding": "br"}),
+        (413, BOMB, {"Content-Encoding": "gzip"}),
+        (413, b"\n" * 20_001, {}),
+        (426, b'{"v":9}\n', {}),
+        (426, b'{"v":1,"kind":"later"}\n', {}),
+        (426, b'{"v":1,"mark":"later"}\n', {}),
+        (460, b"{}\n", {"Upload-Checksum": "crc32 00000001"}),
+        (460, gzip.compress(b"{}\n")[:-4], {"Content-Encoding": "gzip"}),
+        (460, b"no gzip", {"Content-Encoding": "gzip"}),
+    ],
+)
+def test_a_body_that_cannot_be_stored_is_refused_in_words(
+    client: FlaskClient, store: sqlite3.Connection, status: int, body: bytes, headers: dict[str, str]
+) -> None:
+    response = patch(client, body, 0, PATH, **headers)
+    assert response.status_code == status, response.text
+    assert json_of(response)["error"].endswith(".")
+    assert count(store, "streams") == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "environ"),
+    [
+        (411, {"CONTENT_LENGTH": ""}),
+        (411, {"CONTENT_LENGTH": "-1"}),
+        (411, {"HTTP_TRANSFER_ENCODING": "chunked"}),
+        (413, {"CONTENT_LENGTH": str(9 << 20)}),
+        (413, {"CONTENT_LENGTH": "9" * 40}),
+        (408, {"CONTENT_LENGTH": "9"}),
+    ],
+)
+def test_a_length_that_cannot_be_is_refused(client: FlaskClient, status: int, environ: dict[str, str]) -> None:
+    headers = headers_of(0, STREAM.lines)
+    response = client.patch(PATH, data=b"{}\n", headers=headers, environ_overrides=environ)
+    assert response.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("digest", "body", "headers", "status"),
+    [
+        ("0" * 32, b"text", {}, 460),
+        ("x" * 32, b"text", {}, 400),
+        (digest_of(b"a"), gzip.compress(b"a" * (2 << 20)), {"Content-Encoding": "gzip"}, 413),
+    ],
+)
+def test_a_text_that_is_not_its_digests_is_refused(
+    client: FlaskClient, digest: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    assert client.put(f"/api/v1/texts/{digest}", data=body, headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("question", [[], {"digests": "x"}, {"digests": ["x"]}, {"digests": [DIGEST] * 10_001}])
+def test_a_question_that_is_none_is_refused(client: FlaskClient, question: Any) -> None:
+    assert client.post("/api/v1/texts/missing", json=question).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/runs/R/streams/..", "/api/v1/runs/%20/streams/s", f"/api/v1/runs/{'r' * 65}/streams/s"]
+)
+def test_ids_are_short_words(client: FlaskClient, path: str) -> None:
+    assert patch(client, b"", 0, path).status_code in (400, 404)
+
+
+def test_a_token_may_send_so_much_in_a_minute(
+    client: FlaskClient, shared_app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(streams, "rates", RateLimit(lambda: now_s))
+    settings = shared_app.config["COMPILEBOARD"]
+    shared_app.config["COMPILEBOARD"] = replace(settings, push_rate_mib=1)
+    text = zlib.compress(b"x").ljust(3 << 20)
+    assert client.put(f"/api/v1/texts/{digest_of(text)}", data=text).status_code == 201
+    response = patch(client, STREAM.lines)
+    assert (response.status_code, response.headers["Retry-After"]) == (429, "120")
+    assert response.headers["Connection"] == "close"
+    now_s += 121
+    assert patch(client, STREAM.lines).status_code == 204
+
+
+def test_a_locked_database_is_told(
+    client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "compileboard.app.push.writing.open_writer", lambda path, **_: open_writer(path, busy_timeout_ms=1)
+    )
+    store.execute("begin immediate")
+    response = patch(client, STREAM.lines)
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+    store.execute("rollback")
+    assert patch(client, STREAM.lines).status_code == 204
