@@ -112,6 +112,8 @@ def list_digests(body: Mapping[str, Json]) -> list[str]:
 
     Raises: WireError.
     """
+    if "texts" not in body and "mark" not in body:
+        return []
     texts, pieces = body.get("texts", {}), body.get("pieces", []) if body.get("mark") == "trace_file" else []
     digests = [*(text.get("text") for text in texts.values()), *pieces] if _is_texts(texts, pieces) else [None]
     if not all(isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in digests):

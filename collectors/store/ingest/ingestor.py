@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from compileboard.collectors.contract.events import (
@@ -71,6 +71,7 @@ class Ingestor:
         self.frames = frames or FrameIndex(connection)
         self.stacks = StackIndex(connection)
         self.traces = TraceRows(connection)
+        self.packed: Mapping[int, bytes] = {}  # bodies of events that are packed already, by their id()
 
     def ingest(
         self,
@@ -221,7 +222,7 @@ class Ingestor:
                 "run_id": run_id,
                 "kind": event.KIND,
                 "time_us": event.time_us,
-                "body": pack(dump_event(event)),
+                "body": self.packed.get(id(event)) or pack(dump_event(event)),
             },
         )
         return cursor.rowcount == 1

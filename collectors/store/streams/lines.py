@@ -10,7 +10,8 @@ from typing import Any
 
 from compileboard.collectors.contract.events import ArtifactSeen, Event, Json
 from compileboard.collectors.contract.rejects import Rejects
-from compileboard.collectors.store.codec import unpack, unpack_bytes
+from compileboard.collectors.store.codec import pack, unpack, unpack_bytes
+from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
 from compileboard.collectors.store.ingest.payloads import TextReference
 from compileboard.collectors.store.streams.rows import Stream
 from compileboard.collectors.store.streams.texts import find_texts, list_dropped, read_text
@@ -66,6 +67,7 @@ class StreamLines:
     marks: list[Mark] = field(default_factory=list)
     rejects: Rejects = field(default_factory=Rejects)
     generations: dict[int, int] = field(default_factory=dict)  # by the id() of an event of a log
+    packed: dict[int, bytes] = field(default_factory=dict)  # what the store keeps of an event, by its id()
     digests: set[str] = field(default_factory=set)
     pieces: dict[int, list[bytes]] = field(default_factory=dict)  # of a kept trace log, by the id() of its mark
     dropped_text_count: int = 0
@@ -79,12 +81,12 @@ def read_lines(connection: sqlite3.Connection, stream: Stream, lines: bytes) -> 
     read = StreamLines(stream, len(lines), checksum_of(lines, stream.checksum))
     bodies = list(_read_bodies(read, lines))
     texts = _Texts(connection, stream.run_id, read.digests)
-    for end, body in bodies:
+    for begin, line, body in bodies:
         try:
             if "mark" in body:
-                _add_mark(read, load_mark(body), lines[:end], texts)
+                _add_mark(read, load_mark(body), lines[:begin], texts)
             else:
-                _add_event(read, body, texts)
+                _add_event(read, line, body, texts)
         except UnknownLine:
             raise
         except ValueError as error:
@@ -92,7 +94,7 @@ def read_lines(connection: sqlite3.Connection, stream: Stream, lines: bytes) -> 
     return read
 
 
-def _read_bodies(read: StreamLines, lines: bytes) -> Iterable[tuple[int, Mapping[str, Json]]]:
+def _read_bodies(read: StreamLines, lines: bytes) -> Iterable[tuple[int, bytes, Mapping[str, Json]]]:
     """Yield each line as an object, with where it begins."""
     line_count = lines.count(b"\n")
     if line_count > MOST_LINES:
@@ -110,7 +112,7 @@ def _read_bodies(read: StreamLines, lines: bytes) -> Iterable[tuple[int, Mapping
             read.rejects.add("bad_event", None, str(error))
         else:
             read.digests.update(digests)
-            yield begin, body
+            yield begin, line, body
         begin += len(line) + 1
 
 
@@ -156,8 +158,8 @@ class _Texts:
         return self._texts[digest]
 
 
-def _add_event(read: StreamLines, body: Mapping[str, Json], texts: _Texts) -> None:
-    dropped_count = sum(digest not in texts.rows for digest in list_digests(body))
+def _add_event(read: StreamLines, line: bytes, body: Mapping[str, Json], texts: _Texts) -> None:
+    dropped_count = sum(digest not in texts.rows for digest in list_digests(body)) if "texts" in body else 0
     event = load_line(body, texts.refer if body["kind"] == ArtifactSeen.KIND else texts.read)
     is_named = isinstance(event.process_id, str) and event.process_id.isprintable()
     if not is_named or not _is_number(event.sequence) or not _is_number(event.time_us):
@@ -167,6 +169,8 @@ def _add_event(read: StreamLines, body: Mapping[str, Json], texts: _Texts) -> No
         if not _is_number(generation):
             raise WireError(f"a {event.KIND} event of generation {str(generation)[:80]!r}")
         read.generations[id(event)] = generation
+    if type(event) not in HELD_WHOLE:
+        read.packed[id(event)] = pack(line.decode())
     read.events.append(event)
     read.dropped_text_count += dropped_count
 

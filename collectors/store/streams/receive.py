@@ -86,6 +86,7 @@ class StreamWriter:
         known = self._recall(before.run_id)
         known.generations.clear()
         known.generations.update(lines.generations)
+        known.ingestor.packed = lines.packed
         part = self._sort_out(known, before.run_id, lines)
         now_us = time.time_ns() // 1000
 
