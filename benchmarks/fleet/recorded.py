@@ -29,8 +29,8 @@ def build_stream(number: int, *, repeats: int = 1) -> tuple[str, bytes]:
     for repeat in range(repeats):
         suffix = f"-{number}-{repeat}".encode()
         for line in read_lines():
-            line = _PROCESS.sub(lambda match: b'"process_id":"%s%s"' % (match[1], suffix), line)
-            parts.append(_RUN.sub(b'"run_id":"%s"' % run_id.encode(), line))
+            own = _PROCESS.sub(rb'"process_id":"\1' + suffix + b'"', line)
+            parts.append(_RUN.sub(b'"run_id":"' + run_id.encode() + b'"', own))
     lines = b"".join(parts)
     return run_id, lines + dump_mark(StreamEnd(len(lines), checksum_of(lines)))
 

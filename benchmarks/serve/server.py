@@ -28,13 +28,13 @@ class Answer:
 
 
 @contextmanager
-def serving(database: Path) -> Iterator[str]:
-    """Run `python -m compileboard.app serve` over a database; yield its address."""
+def serving(database: Path, **settings: str) -> Iterator[str]:
+    """Run `python -m compileboard.app serve` over a database; yield its address. `settings` are variables."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "compileboard.app", "serve", "--db", str(database.absolute()), "--port", str(port)]
-    server = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(command, cwd=ROOT, env=clean_environment(**settings), stdout=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_up(server, url)
