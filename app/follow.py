@@ -23,6 +23,8 @@ from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.maintenance.leases import FOLLOW, PRUNE, Lease, take_lease
 from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.exit_codes import REFUSED
+from compileboard.collectors.store.search_index import index_run
+from compileboard.collectors.store.streams.rows import list_unindexed_runs
 from compileboard.start import own_command
 
 LOOK_EVERY_S = 5.0
@@ -85,6 +87,7 @@ def _work(
     while True:
         try:
             changed = _scan(path)
+            _index(path)
             if time.monotonic() - pruned_s >= PRUNE_EVERY_S:
                 pruned_s = time.monotonic()
                 _prune(path, prune_after_days)
@@ -125,6 +128,16 @@ def _scan(path: str) -> bool:
 
     update_incidents(path)
     return True
+
+
+def _index(path: str) -> None:
+    """Index the runs that boxes have pushed whole since: no recorder here does it at their end."""
+    with closing(open_reader(path)) as reader:
+        run_ids = list_unindexed_runs(reader)
+    if run_ids:
+        with closing(open_writer(path, create=False)) as writer:
+            for run_id in run_ids:
+                index_run(writer, run_id)
 
 
 def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:

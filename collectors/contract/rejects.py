@@ -23,6 +23,8 @@ KINDS: dict[str, str] = {
     "number_taken": "a record whose number another of its process has; left out",
     "not_decoded": "a record that could not be decoded; left out",
     "bad_event": "a line that is no event; left out",
+    "no_room": "an event that the box which pushed it had no room for; left out",
+    "dropped_text": "a text that the box which pushed it had no room for; left out",
     "no_repro": "a script that is no repro, or is left out as source",
     "bad_fact": "a fact of the run that is impossible; taken as not recorded",
     "not_asked": "a fact of the run that could not be asked for; not recorded",

@@ -128,7 +128,9 @@ def save_run_rejects(connection: sqlite3.Connection, run_id: str, rejects: Itera
     connection.executemany(
         """
         insert into run_rejects (run_id, file_name, kind, reject_count, first_line, example)
-        values (:run_id, :file_name, :kind, :reject_count, :first_line, :example)
+        select :run_id, :file_name, :kind, :reject_count, :first_line, :example
+        from runs
+        where id = :run_id
         on conflict (run_id, file_name, kind) do update set reject_count = max(reject_count, excluded.reject_count)
         """,
         [{"run_id": run_id, **row} for row in rejects],

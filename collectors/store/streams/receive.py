@@ -94,6 +94,7 @@ class StreamWriter:
             lines.rejects.add_refused([*part.foreign, *result.refused])
             _count_clashing(lines.rejects, result.clashing)
             self._save_marks(lines)
+            save_run_rejects(self.connection, before.run_id, _list_left_out(_advance(lines, now_us)))
             advance_logs(self.connection, part.log_ends)
 
         def save_place() -> None:
@@ -192,6 +193,16 @@ class StreamWriter:
 
 def _list_of_file(file_name: str, rejects: Rejects) -> list[RejectRow]:
     return [{"file_name": file_name, **row} for row in list_rejects(rejects)]
+
+
+def _list_left_out(stream: Stream) -> list[RejectRow]:
+    """List what the box of a stream had no room for, whole counts."""
+    counts = {"no_room": stream.lost_count, "dropped_text": stream.dropped_text_count}
+    return [
+        {"file_name": stream.stream_id, "kind": kind, "reject_count": count, "first_line": None, "example": None}
+        for kind, count in counts.items()
+        if count
+    ]
 
 
 def _describe_log(mark: LogRead) -> Mapping[str, Any]:

@@ -81,6 +81,22 @@ def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: in
         raise StreamMoved(f"stream {stream.stream_id} of run {stream.run_id} was written by another request")
 
 
+def list_unindexed_runs(connection: sqlite3.Connection) -> list[str]:
+    """List runs that a box has pushed whole and whose words are not in the search index yet."""
+    rows = connection.execute(
+        """
+        select distinct s.run_id
+        from streams as s
+        join runs on runs.id = s.run_id
+        left join search_runs as i on i.run_id = s.run_id
+        where s.ended_us is not null
+          and (i.indexed_us is null or i.indexed_us < s.ended_us)
+        limit 100
+        """
+    )
+    return [row["run_id"] for row in rows]
+
+
 def forget_stream(connection: sqlite3.Connection, run_id: str, stream_id: str) -> None:
     """Forget how far a stream is stored: it is sent again from its beginning."""
     key = {"run_id": run_id, "stream_id": stream_id}

@@ -12,9 +12,10 @@ from compileboard.collectors.contract.events import ArtifactSeen, Event, Process
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash, restore_run
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.search_index import index_run
 from compileboard.collectors.store.streams.lines import StreamDiffers, TextsMissing, read_lines
 from compileboard.collectors.store.streams.receive import RunDeleted, StreamWriter
-from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream
+from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream, list_unindexed_runs
 from compileboard.collectors.store.streams.texts import DAY_US, find_texts, pack_text, save_dropped, save_text
 from compileboard.collectors.wire.lines import checksum_of, digest_of, dump_line
 from compileboard.collectors.wire.marks import (
@@ -112,6 +113,9 @@ def test_texts_come_first_or_were_dropped(store: sqlite3.Connection) -> None:
     save_dropped(store, "R", missing.value.digests)
     assert send(store, lines).dropped_text_count == 1
     assert store.execute("select state, payload_id from artifacts").fetchone()[:] == ("left_out", None)
+    send(store, dump_mark(Beat(lost_count=4)))
+    rows = store.execute("select kind, reject_count from run_rejects order by kind").fetchall()
+    assert [tuple(row) for row in rows] == [("dropped_text", 1), ("no_room", 4)]
 
 
 def test_a_text_waits_a_day_for_its_event(store: sqlite3.Connection) -> None:
@@ -143,7 +147,17 @@ def test_marks_become_rows(store: sqlite3.Connection) -> None:
     stream = send(store, lines + dump_mark(end))
     assert stream.ended_us is not None
     assert stream.lost_count == 3
-    assert count(store, "run_source_excerpts", "run_rejects", "trace_files", "trace_pieces") == [1, 1, 1, 2]
+    assert count(store, "run_source_excerpts", "run_rejects", "trace_files", "trace_pieces") == [1, 2, 1, 2]
+
+
+def test_a_run_that_was_pushed_whole_waits_for_the_search_index(store: sqlite3.Connection) -> None:
+    lines = write(START)
+    send(store, lines)
+    assert list_unindexed_runs(store) == []
+    send(store, dump_mark(StreamEnd(len(lines), checksum_of(lines))))
+    assert list_unindexed_runs(store) == ["R"]
+    index_run(store, "R")
+    assert list_unindexed_runs(store) == []
 
 
 def test_an_end_that_does_not_fit_is_told(store: sqlite3.Connection) -> None:
