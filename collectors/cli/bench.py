@@ -35,12 +35,12 @@ from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
 from compileboard.collectors.bench.plan.upstream_flags import REFUSED, SHORT, TAKEN, VALUED
 from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import parse_only
-from compileboard.collectors.cli.common import db_option, print_message
-from compileboard.collectors.cli.retry import pick_up
+from compileboard.collectors.cli.common import db_option, pick_up, print_message, read_destination, server_options
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.command_line import Choice, Command, Option, Value
 
+OF_DATABASE = ("output", "output_directory", "resume", "diff_branch")
 DEFAULT_RANKS = 2  # on a CPU
 HIGHEST_PORT = 65535
 EXAMPLES = """\
@@ -119,6 +119,7 @@ def _list_parameters() -> list[click.Parameter]:
 
 @click.command(cls=BenchCommand, params=_list_parameters(), epilog=EXAMPLES)
 @db_option
+@server_options
 def bench(**values: Any) -> int:
     """Measure models eager and compiled, each experiment in a process of its own.
 
@@ -134,7 +135,13 @@ def bench(**values: Any) -> int:
 def read_request(values: Mapping[str, Any]) -> BenchRequest:
     """Make a request of the command line's values."""
     given = {name: values[name] for name in SETTINGS if name in values}
-    return BenchRequest(values["db"], given, **{name: values[name] for name in REQUESTED})
+    server = read_destination(dict(values))
+    database = server.pop("database")
+    request = BenchRequest(database, server, given, **{name: values[name] for name in REQUESTED})
+    if others := [name for name in OF_DATABASE if server and getattr(request, name) is not None]:
+        flag = f"--{others[0].replace('_', '-')}"
+        raise ValueError(f"{flag} reads a database, and goes with --db; `push` sends the database to the server later")
+    return request
 
 
 def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
@@ -370,6 +377,7 @@ def config_of(arguments: BenchRequest, models: list[ModelRef], tags: dict[str, s
     names = list(dict.fromkeys(ref.suite for ref in models))
     return RunConfig(
         database=arguments.db,
+        **arguments.server,
         name=arguments.name or f"bench {'+'.join(names)}",
         suite=names[0] if len(names) == 1 else None,
         tags={**dict(arguments.tag), **tags},

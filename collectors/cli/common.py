@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from compileboard.collectors.terminal.command_hints import DEFAULT_DATABASE
-from compileboard.collectors.terminal.values import read_pair
+from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.push.target import Target, check_server
+from compileboard.collectors.terminal.command_hints import DEFAULT_DATABASE, collector_command
+from compileboard.collectors.terminal.values import read_pair, read_size
 from compileboard.command_line import Value
+
+if TYPE_CHECKING:
+    from compileboard.collectors.pipeline.recover_spools import RecoveryReport
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+DEFAULT_OUTBOX_BYTES = RunConfig().outbox_bytes
 
 db_option = click.option(
     "--db",
@@ -28,6 +39,70 @@ tag_option = click.option(
     metavar="KEY=VALUE",
     help="Tag to find the run by; repeatable.",
 )
+
+
+_SERVER_OPTIONS = (
+    click.option(
+        "--server",
+        envvar="COMPILEBOARD_SERVER",
+        metavar="URL",
+        help="Push to this server instead of a database file. Also COMPILEBOARD_SERVER.",
+    ),
+    click.option(
+        "--token-file",
+        envvar="COMPILEBOARD_TOKEN_FILE",
+        metavar="FILE",
+        help="File with the server's token. Also COMPILEBOARD_TOKEN_FILE; or the token itself in COMPILEBOARD_TOKEN.",
+    ),
+    click.option(
+        "--insecure",
+        envvar="COMPILEBOARD_INSECURE",
+        is_flag=True,
+        help="Send a token over http:// to another machine.",
+    ),
+    click.option(
+        "--outbox-size",
+        envvar="COMPILEBOARD_OUTBOX_SIZE",
+        type=Value(read_size),
+        default=DEFAULT_OUTBOX_BYTES,
+        metavar="SIZE",
+        help="Most bytes that wait on this machine for a server. Default: 2GiB.",
+    ),
+)
+SERVER_PARAMETERS = ("server", "token_file", "insecure", "outbox_size")
+
+
+def server_options(function: Function) -> Function:
+    """Add the options of a server that is pushed to."""
+    for option in reversed(_SERVER_OPTIONS):
+        function = option(function)
+    return function
+
+
+def read_destination(values: dict[str, Any]) -> dict[str, Any]:
+    """Take a command's database and server out of its values, as settings of a run.
+
+    Raises: click.UsageError if both were given; TargetError if the server's address or token cannot be used.
+    """
+    db = str(values.pop("db"))
+    server, token_file, insecure, outbox_bytes = (values.pop(name) for name in SERVER_PARAMETERS)
+    context = click.get_current_context()
+    given = {name: context.get_parameter_source(name) for name in ("db", "server")}
+    if given["db"] == ParameterSource.COMMANDLINE:
+        if server and given["server"] == ParameterSource.COMMANDLINE:
+            raise click.UsageError("--server and --db are two places for one run; give one of them")
+        server = None  # what the environment says is for commands that name no file
+    if not server:
+        return {"database": db}
+    target = Target(check_server(server), os.path.abspath(token_file) if token_file else "", insecure)
+    target.read_token(os.environ)
+    return {
+        "database": "",
+        "server": target.server,
+        "token_file": target.token_file,
+        "insecure": insecure,
+        "outbox_bytes": outbox_bytes,
+    }
 
 
 def print_message(text: str) -> None:
@@ -53,3 +128,25 @@ def count_megabytes(label: str, total_bytes: int = 0) -> Callable[[int], None]:
             sys.stderr.flush()
 
     return show
+
+
+def pick_up() -> None:
+    """Record what an earlier command could not, and print what that was; what waits for a server is sent again."""
+    from compileboard.collectors.pipeline.recover_spools import pick_up_spools
+    from compileboard.collectors.push.report import resume_sending
+
+    print_recovery(pick_up_spools())
+    resume_sending(os.environ)
+
+
+def print_recovery(report: RecoveryReport) -> None:
+    """Print what was recorded, what still waits and what never can be."""
+    if report.run_ids:
+        events = "1 event" if report.event_count == 1 else f"{report.event_count} events"
+        print_message(f"picked up {events} not recorded so far, of {', '.join(report.run_ids)}")
+    for problem in report.problems:
+        print_message(f"still waiting to be recorded: {problem}")
+    for problem in report.set_aside:
+        print_message(
+            f"set aside, because it cannot be recorded: {problem}; `{collector_command('retry')}` tries again"
+        )

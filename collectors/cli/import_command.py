@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shlex
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,14 +18,25 @@ from typing import Any
 
 import click
 
-from compileboard.collectors.cli.common import count_megabytes, db_option, print_message, tag_option
+from compileboard.collectors.cli.common import (
+    count_megabytes,
+    db_option,
+    pick_up,
+    print_message,
+    read_destination,
+    server_options,
+    tag_option,
+)
 from compileboard.collectors.cli.indexing import index_after
-from compileboard.collectors.cli.retry import pick_up
 from compileboard.collectors.contract.rejects import KINDS, Reject
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.import_progress import Budget, ProgressLines
 from compileboard.collectors.pipeline.log_loader import APART_US, Imported, Loader, LoadOptions, Progress, await_log
 from compileboard.collectors.pipeline.log_loader import follow as go_on
 from compileboard.collectors.pipeline.result_import import load_results
+from compileboard.collectors.push.outbox import outbox_root
+from compileboard.collectors.push.report import deliver
+from compileboard.collectors.push.run_bundles import bundle_runs, temporary_database
 from compileboard.collectors.repro.left_scripts import import_scripts
 from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
@@ -67,6 +79,7 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
 
 @click.command("import", cls=Command, epilog="Example: TORCH_TRACE=/tmp/trace python train.py; %(prog)s /tmp/trace\n")
 @db_option
+@server_options
 @click.argument(
     "paths",
     nargs=-1,
@@ -109,7 +122,6 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
 )
 def import_command(
     paths: tuple[str, ...],
-    db: str,
     latest: bool,
     follow: bool,
     strict: bool,
@@ -127,10 +139,21 @@ def import_command(
     Of torch_compile_debug and minifier folders, the scripts become repros.
     Importing again adds only what is new.
     """
+    destination = read_destination(options)
     lines = ProgressLines(sys.stdout) if progress_lines else None
     if lines is None:
         pick_up()
     limits = Limits(*(options.pop(f"limit_{name}") for name in LIMITS))
+    if destination.get("server"):
+        if follow or lines is not None:
+            raise ValueError("--follow and --progress-lines go with --db; a server is sent what has ended")
+        load_options = LoadOptions(payloads=not no_payloads, tags=dict(tags), **options)
+        rest: dict[str, Any] = {"latest": latest, "strict": strict, "limits": limits, "names": read_names(names)}
+        queued = list(
+            import_into_outbox(paths, outbox_root(os.environ), RunConfig(**destination), load_options, **rest)
+        )
+        return DONE if deliver(os.environ, queued, print_message) else FAILED
+    db = destination["database"]
     try:
         return import_paths(
             list(paths),
@@ -154,6 +177,23 @@ def import_command(
         if lines is not None and not isinstance(error, BrokenPipeError):
             lines.fail(error)
         raise
+
+
+def import_into_outbox(
+    paths: Sequence[str], root: Path, config: RunConfig, options: LoadOptions | None = None, **rest: Any
+) -> Iterator[str]:
+    """Import into a database that is thrown away, and put its runs into the outbox; yield each.
+
+    Raises: StoreError, ValueError, OSError.
+    """
+
+    def print_outcome(line: str) -> None:
+        # Without the command that reads the database.
+        print_message(line.rpartition("; ")[0] if line.endswith(shlex.quote(database)) else line)
+
+    with temporary_database() as database:
+        import_paths(list(paths), database, options or LoadOptions(), print_line=print_outcome, index=False, **rest)
+        yield from bundle_runs(database, root, config, print_message)
 
 
 def import_paths(

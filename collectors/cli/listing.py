@@ -12,8 +12,7 @@ from datetime import datetime
 
 import click
 
-from compileboard.collectors.cli.common import db_option, print_message
-from compileboard.collectors.cli.retry import pick_up
+from compileboard.collectors.cli.common import db_option, pick_up, print_message
 from compileboard.collectors.decode.values import clean
 from compileboard.collectors.spool.folders import list_set_aside
 from compileboard.collectors.store.connection import open_reader

@@ -20,6 +20,7 @@ COMMANDS = {
         "import_command:import_command",
         "Import trace logs (TORCH_TRACE) and upstream's benchmark results.",
     ),
+    "push": Entry("retry:push", "Send runs to a server: what waits here, a database's, or logs."),
     "commits": Entry("commits:commits", "Add the history of a repository, by which commits are ordered."),
     "index": Entry("indexing:index", "Add runs to the search index that are not in it yet."),
     "bench": Entry(

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compileboard.collectors.cli.common import db_option, print_message
-from compileboard.collectors.cli.retry import pick_up
+from compileboard.collectors.cli.common import db_option, pick_up, print_message
 from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import DEFAULT_SECONDS, TrialLimits

@@ -1,19 +1,20 @@
-"""`retry`, and what other commands do first: record what an earlier command could not."""
+"""`retry` and `push`: record and send what an earlier command could not."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import click
 
-from compileboard.collectors.cli.common import print_message
-from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.cli.common import print_message, print_recovery, read_destination, server_options
+from compileboard.collectors.contract.run_config import SERVER_SETTINGS, RunConfig
+from compileboard.collectors.contract.spool_format import MANIFEST_NAME
 from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
-
-if TYPE_CHECKING:
-    from compileboard.collectors.pipeline.recover_spools import RecoveryReport
 
 
 @click.command(cls=Command, epilog="Example: %(prog)s 01JD --db another.db\n")
@@ -36,21 +37,65 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
     return FAILED if report.set_aside or report.problems else DONE
 
 
-def pick_up() -> None:
-    """Record what an earlier command could not, and print what that was."""
-    from compileboard.collectors.pipeline.recover_spools import pick_up_spools
+@click.command(cls=Command, epilog="Example: %(prog)s compileboard.db --server https://board.example.com\n")
+@server_options
+@click.option("--all", is_flag=True, expose_value=False, help="Send all that waits on this machine. The default.")
+@click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run, of what is named; repeatable.")
+@click.option("--list", "is_list", is_flag=True, help="Print what waits, and send nothing.")
+@click.argument(
+    "paths",
+    nargs=-1,
+    type=click.Path(readable=False),
+    metavar="[PATH ...]",
+    help="Database, spool folder, or folder or file that `import` reads. Default: what waits.",
+)
+def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **values: Any) -> int:
+    """Send runs to a server: what waits on this machine, a database's, or what `import` reads.
 
-    print_recovery(pick_up_spools())
+    Runs that the server has are passed over.
+    """
+    from compileboard.collectors.push.outbox import list_waiting, outbox_root
+    from compileboard.collectors.push.report import deliver, list_waiting_runs
+
+    root = outbox_root(os.environ)
+    if is_list:
+        for run in list_waiting_runs(root):
+            print(run.describe())
+        return DONE
+    if paths:
+        config = RunConfig(**read_destination({"db": "", **values}))
+        if not config.server:
+            raise click.UsageError("--server is missing: the address to push to; or set COMPILEBOARD_SERVER")
+        queued = [run_id for path in paths for run_id in _queue(path, root, run_ids, config)]
+    else:
+        waiting = [item for item in list_waiting(root) if not run_ids or item.run_id.startswith(run_ids)]
+        queued = [item.run_id for item in waiting if not item.is_written()]
+    if not queued:
+        print_message("nothing waits to be pushed")
+        return DONE
+    return DONE if deliver(os.environ, queued, print_message) else FAILED
 
 
-def print_recovery(report: RecoveryReport) -> None:
-    """Print what was recorded, what still waits and what never can be."""
-    if report.run_ids:
-        events = "1 event" if report.event_count == 1 else f"{report.event_count} events"
-        print_message(f"picked up {events} not recorded so far, of {', '.join(report.run_ids)}")
-    for problem in report.problems:
-        print_message(f"still waiting to be recorded: {problem}")
-    for problem in report.set_aside:
-        print_message(
-            f"set aside, because it cannot be recorded: {problem}; `{collector_command('retry')}` tries again"
-        )
+def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -> Iterator[str]:
+    """Put what a path names into the outbox; yield its runs.
+
+    Raises: StoreError, ValueError, OSError.
+    """
+    from compileboard.collectors.cli.import_command import import_into_outbox  # here: it is large
+    from compileboard.collectors.pipeline.recover_spools import pick_up_spool
+    from compileboard.collectors.push.run_bundles import bundle_runs
+    from compileboard.collectors.spool.manifest import read_manifest
+    from compileboard.collectors.store.bundles import is_bundle
+
+    folder = Path(path)
+    if (folder / MANIFEST_NAME).is_file():
+        server = {name: getattr(config, name) for name in SERVER_SETTINGS}
+        manifest = replace(read_manifest(folder), database="", **server)
+        manifest.write(folder)
+        if not pick_up_spool(folder):
+            raise ValueError(f"{path} is being recorded by another process; it is pushed when that is done")
+        yield manifest.run_id
+    elif is_bundle(path):
+        yield from bundle_runs(path, root, config, print_message, run_ids)
+    else:
+        yield from import_into_outbox([path], root, config)

@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compileboard.collectors.cli.common import db_option, print_message, tag_option
-from compileboard.collectors.cli.retry import pick_up
+from compileboard.collectors.cli.common import (
+    db_option,
+    pick_up,
+    print_message,
+    read_destination,
+    server_options,
+    tag_option,
+)
 from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES
 from compileboard.collectors.store.errors import StoreError, describe_error
-from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
+from compileboard.collectors.terminal.command_hints import collector_command, describe_destination
 from compileboard.collectors.terminal.progress_line import ProgressLine, count_text, counts_text, progress_line
 from compileboard.collectors.terminal.values import read_size
 from compileboard.command_line import Choice, Command, Value
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     epilog="Example: %(prog)s --tag branch=main -- python train.py --lr 3\n",
 )
 @db_option
+@server_options
 @click.option("--name", metavar="NAME", help="Name of the run. Default: the script's.")
 @click.option("--suite", metavar="NAME", help="Suite that the run belongs to; overview charts are per suite and name.")
 @tag_option
@@ -79,7 +86,6 @@ if TYPE_CHECKING:
 )
 def run(
     command: tuple[str, ...],
-    db: str,
     level: str,
     no_source: bool,
     quiet: bool,
@@ -104,6 +110,7 @@ def run(
     if no_source and repro_inputs:
         print_message("--repro-inputs keeps the values of tensors; it cannot go with --no-source")
         return REFUSED
+    destination = read_destination(options)
     options |= {"level": level, "keep_source": not no_source}
     options |= {"repro": tuple(dict.fromkeys(repro)), "repro_inputs_bytes": repro_inputs or 0}
     try:
@@ -114,20 +121,21 @@ def run(
             # Here: `bench` and what it loads are for this option alone.
             from compileboard.collectors.bench.execution.diff_branch import REF_TAG, TAG, enter_base
 
-            db = os.path.abspath(db)
+            if destination["database"]:
+                destination["database"] = os.path.abspath(destination["database"])
             with enter_base(diff_branch, list(command)) as (moved, environment):
                 base_tags = (*tags, (TAG, "base"), (REF_TAG, diff_branch))
-                outcome = observe(moved, environment, db, quiet, tags=base_tags, **options)
+                outcome = observe(moved, environment, quiet, tags=base_tags, **destination, **options)
             if outcome.is_interrupted:
                 return end_like(outcome)
             tags = (*tags, (TAG, "new"))
-        return end_like(observe(list(command), os.environ, db, quiet, tags=tags, **options))
+        return end_like(observe(list(command), os.environ, quiet, tags=tags, **destination, **options))
     except CannotRun as error:
         print_message(str(error))
         return error.exit_code
 
 
-def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: bool, **options: Any) -> ProgramExit:
+def observe(command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any) -> ProgramExit:
     """Run a command to its end and record it; return how it ended.
 
     Raises: CannotRun if it cannot be started.
@@ -137,7 +145,7 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
     launch: Launch | None = None
     refused: CannotRun | None = None
     with unhindered("this run is not recorded"):
-        launch = open_launch(command, environment, db, quiet, **options)
+        launch = open_launch(command, environment, quiet, **options)
     with ExitStack() as screen:
         progress = None
         if launch is not None and not quiet:
@@ -161,14 +169,28 @@ def observe(command: list[str], environment: Mapping[str, str], db: str, quiet: 
     if refused is not None:
         raise refused
     if launch and launch.recording.trouble is None and not quiet:
+        with unhindered("the records cannot be counted"):
+            for line in _list_closing_lines(launch, options["database"]):
+                print_message(line)
+    return outcome
+
+
+def _list_closing_lines(launch: Launch, database: str) -> list[str]:
+    """Describe what was recorded or pushed."""
+    manifest = launch.manifest
+    if manifest.server:
+        from compileboard.collectors.push.outbox import outbox_root
+        from compileboard.collectors.push.report import describe_delivery
+
+        recorder = launch.recording.recorder
+        counts = f"recorded {counts_text(*recorder.sink.count_compiles())}; " if recorder else ""
+        return [counts + describe_delivery(outbox_root(os.environ), manifest.run_id, manifest.server)]
+    lines = closing_lines(database, manifest.run_id)
+    if "accuracy" in manifest.repro:
         from compileboard.collectors.terminal.graph_checks import describe_graph_checks
 
-        with unhindered("the records cannot be counted"):
-            for line in closing_lines(db, launch.manifest.run_id):
-                print_message(line)
-            if "accuracy" in launch.manifest.repro:
-                print_message(describe_graph_checks(db, launch.manifest.run_id))
-    return outcome
+        lines.append(describe_graph_checks(database, manifest.run_id))
+    return lines
 
 
 def _end_progress(progress: ProgressLine) -> None:
@@ -177,20 +199,18 @@ def _end_progress(progress: ProgressLine) -> None:
         progress.__exit__(None, None, None)
 
 
-def open_launch(
-    command: list[str], environment: Mapping[str, str], database: str, quiet: bool, **options: Any
-) -> Launch:
+def open_launch(command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any) -> Launch:
     """Begin the run of a command, and say where it is recorded."""
     from compileboard.collectors.contract.run_config import RunConfig
     from compileboard.collectors.pipeline.live import Launch
     from compileboard.collectors.runs.command_line import unreachable
 
     options |= {"name": options["name"] or "", "tags": dict(options["tags"])}
-    launch = Launch(command, RunConfig(database=database, **options), environment, print_message)
+    config = RunConfig(**options)
+    launch = Launch(command, config, environment, print_message)
     if not quiet:
-        served = dashboard_command("serve", database=database)
         if launch.recording.recorder is not None:
-            print_message(f"run {launch.manifest.run_id} is recorded in {database}; see it with: {served}")
+            print_message(describe_destination(config, launch.manifest.run_id))
         with unhindered("limits of the hooks are not known"):
             for warning in unreachable(command):
                 print_message(warning)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compileboard.collectors.cli.common import db_option, print_message
-from compileboard.collectors.cli.retry import pick_up
+from compileboard.collectors.cli.common import db_option, pick_up, print_message
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
 from compileboard.collectors.terminal.values import read_count

@@ -21,7 +21,7 @@ from compileboard.collectors.contract.events import (
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent, Rejects
 from compileboard.collectors.fixes.recorded import SourceLines
 from compileboard.collectors.pipeline.source import EventBatch
-from compileboard.collectors.push.outbox import Room, StreamWriter
+from compileboard.collectors.push.outbox import OutboxStream, Room
 from compileboard.collectors.push.sender import spawn_sender
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.errors import StoreError, StoreMoved
@@ -62,7 +62,7 @@ class OutboxSink:
         self.lost_count = 0  # events that there was no room for
         self.event_count = 0
         self._room = Room(root, most_bytes)
-        self._stream = StreamWriter(root, run_id, uuid.uuid4().hex, target)
+        self._stream = OutboxStream(root, run_id, uuid.uuid4().hex, target)
         self._checksum = 0
         self._written_s = time.monotonic()
         self._processes: dict[str, ProcessStarted] = {}

@@ -27,6 +27,7 @@ from compileboard.collectors.pipeline.source import EventBatch, RunSink, pump
 from compileboard.collectors.pipeline.spool_source import SpoolSource
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink, explained
 from compileboard.collectors.pipeline.trace_source import read_hooked_log
+from compileboard.collectors.push.outbox import outbox_root
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.runs.git import build_history_event
 from compileboard.collectors.runs.page_faults import FaultWatch
@@ -44,15 +45,14 @@ INDEX_MOST_S = 0.5  # the program has ended and its shell waits; what is left is
 Result = TypeVar("Result")
 
 
-def open_sink(folder: Path, manifest: Manifest, patience_ms: int) -> RunSink:
-    """Open where a run goes: its database, or the outbox beside its spool.
+def open_sink(manifest: Manifest, patience_ms: int) -> RunSink:
+    """Open where a run goes: its database, or the outbox.
 
     Raises: StoreError in words; TargetError if its server's address is none.
     """
     if not manifest.server:
         return SqliteSink.open(manifest.database, manifest.run_id, patience_ms=patience_ms)
-    root = folder.parent.parent / "outbox"
-    return OutboxSink.open(root, manifest.run_id, Target.of(manifest), manifest.outbox_bytes)
+    return OutboxSink.open(outbox_root(os.environ), manifest.run_id, Target.of(manifest), manifest.outbox_bytes)
 
 
 class Recorder:
@@ -61,7 +61,7 @@ class Recorder:
     def __init__(self, folder: Path, manifest: Manifest, *, patience_ms: int = BUSY_TIMEOUT_MS) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.sink = open_sink(folder, manifest, patience_ms)
+        self.sink = open_sink(manifest, patience_ms)
         roots = [clean_text(root) for root in (manifest.git.get("root"), manifest.cwd) if root]
         namer = PathNamer(roots)
         self._decoder = Decoder(namer, qualify if manifest.keep_source else None)

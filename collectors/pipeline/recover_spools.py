@@ -52,6 +52,17 @@ def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryRepo
     return report
 
 
+def pick_up_spool(folder: Path) -> bool:
+    """Record one spool; False where another recorder has it.
+
+    Raises: StoreError, ValueError, OSError.
+    """
+    with _lock_spool(folder) as is_ours:
+        if is_ours:
+            _pick_up(folder, RecoveryReport())
+        return is_ours
+
+
 @contextmanager
 def _lock_spool(folder: Path) -> Iterator[bool]:
     """Lock a spool; yield False where another recorder has it, or there is no run to record."""

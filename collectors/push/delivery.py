@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.push.client import Client, ServerAnswer, pack, quote_path
-from compileboard.collectors.push.outbox import SentState, StreamWriter, Waiting, find_text
+from compileboard.collectors.push.outbox import OutboxStream, SentState, Waiting, find_text
 from compileboard.collectors.wire.lines import REQUEST_BYTES, checksum_of, list_digests, read_line
 from compileboard.collectors.wire.marks import StreamEnd, dump_mark
 
@@ -245,7 +245,7 @@ def copy_stream(waiting: Waiting) -> None:
 
     Raises: OSError if the disk does not take it; the old stream is then still there.
     """
-    writer = StreamWriter(waiting.folder.parent, waiting.run_id, uuid.uuid4().hex, waiting.target)
+    writer = OutboxStream(waiting.folder.parent, waiting.run_id, uuid.uuid4().hex, waiting.target)
     checksum = 0
     try:
         for line in read_lines(waiting):
@@ -275,9 +275,6 @@ class BundleDelivery:
         """
         waiting, state = self.waiting, self.waiting.read_sent()
         if state.import_id is None:
-            if client.ask("GET", f"runs/{quote_path(waiting.run_id)}").status == 200:
-                waiting.delete()
-                return Sent(is_done=True)
             return self._send(client)
         answer = client.ask("GET", f"imports/{quote_path(state.import_id)}")
         if answer.status == 404:  # it is not listed any more: sent again, a run that is there adds nothing

@@ -83,7 +83,7 @@ def measure_bytes(folder: Path) -> int:
     return total_bytes
 
 
-class StreamWriter:
+class OutboxStream:
     """A new stream of a run, locked until it is closed. What it wrote is never changed."""
 
     def __init__(self, root: Path, run_id: str, stream_id: str, target: Target) -> None:
@@ -340,7 +340,7 @@ class Waiting:
 def list_waiting(root: Path) -> Iterator[Waiting]:
     """Yield what waits, run by run in the order of their ids, streams in the order in which they began."""
     try:
-        folders = sorted(path for path in root.iterdir() if path.is_dir())
+        folders = sorted(path for path in root.glob("[!.]*") if path.is_dir())
     except OSError:
         return
     for folder in folders:

@@ -20,7 +20,7 @@ from compileboard.collectors.push.outbox import Waiting, list_waiting
 from compileboard.collectors.push.target import TOKEN_VARIABLE, Target, TargetError
 from compileboard.start import own_command
 
-IDLE_S, LINGER_S = 0.25, 2.0
+IDLE_S, LINGER_S = 0.25, 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
 GIVE_UP_S = 24 * 3600.0  # without an answer and without a writer; the next command starts it again
 LOCK_NAME, STATUS_NAME = "sender.lock", "sender.json"
@@ -95,6 +95,7 @@ class Sender:
         self._lines: dict[Target, Line] = {}
         self._shipments: dict[Path, Shipment] = {}
         self._written_status = ""
+        (root / STATUS_NAME).unlink(missing_ok=True)  # what another process met may be over
 
     def run(self, sleep: Callable[[float], None] = time.sleep) -> bool:
         """Send until nothing is left and nobody writes, which is True, or nothing can be sent for hours."""

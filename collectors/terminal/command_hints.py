@@ -7,6 +7,8 @@ import shlex
 import shutil
 import sys
 
+from compileboard.collectors.contract.run_config import RunConfig
+
 DEFAULT_DATABASE = "compileboard.db"
 PACKAGES = {"compileboard-collect": "collectors", "compileboard": "app"}
 
@@ -19,6 +21,14 @@ def collector_command(*words: str, database: str = DEFAULT_DATABASE, then: str =
 def dashboard_command(*words: str, database: str = DEFAULT_DATABASE) -> str:
     """Write a command of the reading side."""
     return _write("compileboard", words, database, "")
+
+
+def describe_destination(config: RunConfig, run_id: str) -> str:
+    """Return where a run is recorded and how it is seen, in one line."""
+    if config.server:
+        return f"run {run_id} is pushed to {config.server}/runs/{run_id}"
+    served = dashboard_command("serve", database=config.database)
+    return f"run {run_id} is recorded in {config.database}; see it with: {served}"
 
 
 def _write(script: str, words: tuple[str, ...], database: str, then: str) -> str:

@@ -29,7 +29,7 @@ def list_commands(group, name=None):
 @pytest.mark.parametrize(
     ("group", "pages"),
     [
-        (collect, ("collector.md", "bench.md", "experiments.md", "try.md", "repro.md", "github-action.md")),
+        (collect, ("collector.md", "push.md", "bench.md", "experiments.md", "try.md", "repro.md", "github-action.md")),
         (
             dashboard,
             (

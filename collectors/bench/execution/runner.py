@@ -32,9 +32,11 @@ from compileboard.collectors.bench.report.upstream_files import compare_with, wr
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.push.outbox import outbox_root
+from compileboard.collectors.push.report import describe_delivery
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.rollups.results import EXPORTS
-from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
+from compileboard.collectors.terminal.command_hints import collector_command, describe_destination
 from compileboard.collectors.terminal.progress_line import count_text
 from compileboard.exit_codes import DONE, FAILED, INTERRUPTED
 
@@ -99,8 +101,7 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
     run.open()
     measured = BenchReport(run.manifest.run_id, list(before.results) if before else [])
     if not arguments.quiet:
-        served = dashboard_command("serve", database=arguments.db)
-        print_line(f"run {measured.run_id} is recorded in {arguments.db}; see it with: {served}")
+        print_line(describe_destination(job.config, measured.run_id))
     progress = Progress(len(job.plan), quiet=arguments.quiet)
     state = "failed"  # until its end is reached: whatever else ends it is no success
     try:
@@ -185,6 +186,9 @@ def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine
     try:
         if measured.trouble is not None:
             raise StoreError(measured.trouble)
+        if arguments.server:
+            print_line(describe_delivery(outbox_root(os.environ), measured.run_id, arguments.server["server"]))
+            return _exit_code(measured)
         breaks = format_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
         print(*breaks, sep="\n", end="\n" if breaks else "")
         write_upstream_files(arguments, measured.run_id, part, print_line)
@@ -200,4 +204,11 @@ def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine
         return INTERRUPTED
     show = collector_command("show", measured.run_id, database=arguments.db)
     print_line(f"{state} {count_text(len(results), 'result')}; {show}")
+    return _exit_code(measured)
+
+
+def _exit_code(measured: BenchReport) -> int:
+    if measured.interrupted:
+        return INTERRUPTED
+    results = measured.results
     return FAILED if results and all(result.status == "failed" for result in results) else DONE

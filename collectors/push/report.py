@@ -1,0 +1,109 @@
+"""What waits in an outbox, as people read it, and the wait for its delivery."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from compileboard.collectors.push.outbox import TEXTS, list_waiting, measure_bytes, outbox_root
+from compileboard.collectors.push.sender import read_status, spawn_sender
+
+STEP_S = 0.05
+FIRST_ANSWER_S = 2.0  # to begin, to connect and to be answered once
+MOST_WAIT_S, LONGEST_DELIVERY_S = 5.0, 3600.0
+
+
+@dataclass(frozen=True)
+class WaitingRun:
+    """What waits of one run."""
+
+    run_id: str
+    server: str
+    is_written: bool
+    waiting_bytes: int
+    error: str | None  # what the server's last answer was, where it was none
+
+    def describe(self) -> str:
+        """Return it in one line."""
+        state = "is being recorded" if self.is_written else self.error or "is being sent"
+        return f"{self.run_id}  {describe_size(self.waiting_bytes):>9}  {self.server}  {state}"
+
+
+def describe_size(size_bytes: int) -> str:
+    """Return a number of bytes in words."""
+    for limit_bytes, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size_bytes >= limit_bytes:
+            return f"{size_bytes / limit_bytes:.1f} {unit}"
+    return f"{size_bytes} B"
+
+
+def list_waiting_runs(root: Path) -> list[WaitingRun]:
+    """List what waits, run by run and server by server."""
+    runs: dict[tuple[str, str], WaitingRun] = {}
+    for item in list_waiting(root):
+        key = (item.run_id, item.target.server)
+        before = runs.get(key)
+        texts_bytes = 0 if before else measure_bytes(item.folder / TEXTS)
+        lines_bytes = max(item.measure() - item.read_sent().offset, 0)
+        runs[key] = WaitingRun(
+            *key,
+            is_written=item.is_written() or bool(before and before.is_written),
+            waiting_bytes=lines_bytes + texts_bytes + (before.waiting_bytes if before else 0),
+            error=read_status(root, item.target.server).error,
+        )
+    return list(runs.values())
+
+
+def await_delivery(root: Path, run_ids: list[str], server: str, most_s: float = MOST_WAIT_S) -> bool:
+    """Wait until runs are delivered, while the server answers; return whether they are."""
+    began_s, began_us = time.monotonic(), time.time_ns() // 1000
+    while any((root / run_id).exists() for run_id in run_ids):
+        elapsed_s = time.monotonic() - began_s
+        status = read_status(root, server)
+        is_away = status.error is not None and status.failed_us is not None
+        has_answered = (status.answered_us or 0) > began_us - FIRST_ANSWER_S * 1e6
+        if is_away or elapsed_s > most_s or (elapsed_s > FIRST_ANSWER_S and not has_answered):
+            return False
+        time.sleep(STEP_S)
+    return True
+
+
+def describe_delivery(root: Path, run_id: str, server: str) -> str:
+    """Wait for a run's delivery and return in one line what became of it."""
+    if await_delivery(root, [run_id], server):
+        return f"pushed to {server}/runs/{run_id}"
+    waiting_bytes = sum(run.waiting_bytes for run in list_waiting_runs(root) if run.run_id == run_id)
+    error = read_status(root, server).error
+    why = f"; {error}" if error else ""
+    return f"{describe_size(waiting_bytes)} of run {run_id} wait in {root} and are sent when {server} takes them{why}"
+
+
+def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: Callable[[str], None]) -> bool:
+    """Send runs that wait, and wait for it while the server answers; return whether all were delivered."""
+    root = outbox_root(environment)
+    servers = {run.run_id: run.server for run in list_waiting_runs(root)}
+    resume_sending(environment)
+    left = []
+    for run_id in dict.fromkeys(run_ids):
+        server = servers.get(run_id, "")
+        if server and not await_delivery(root, [run_id], server, LONGEST_DELIVERY_S):
+            left.append(run_id)
+        else:
+            print_line(f"pushed to {server}/runs/{run_id}")
+    if left:
+        runs = [run for run in list_waiting_runs(root) if run.run_id in left]
+        size = describe_size(sum(run.waiting_bytes for run in runs))
+        errors = sorted({run.error for run in runs if run.error})
+        print_line("; ".join([f"{size} wait in {root} and are sent when the server takes them", *errors]))
+    return not left
+
+
+def resume_sending(environment: Mapping[str, str]) -> None:
+    """Start the sender if something waits for it. Never raises."""
+    with suppress(OSError, RuntimeError):
+        root = outbox_root(environment)
+        if any(True for _ in list_waiting(root)):
+            spawn_sender(root)

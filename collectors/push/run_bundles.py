@@ -1,0 +1,62 @@
+"""Runs of a database as bundles in the outbox, one a run."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.push.client import Client, ServerAway, quote_path
+from compileboard.collectors.push.outbox import Room, add_bundle
+from compileboard.collectors.push.target import Target
+from compileboard.collectors.store.bundles import write_bundle
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.errors import StoreFull
+
+
+def bundle_runs(
+    database: str, root: Path, config: RunConfig, print_line: Callable[[str], None], prefixes: Sequence[str] = ()
+) -> Iterator[str]:
+    """Put the runs of a database that the server lacks into the outbox, all or those whose id begins so; yield each.
+
+    Raises: StoreError, ValueError if no run begins so, OSError.
+    """
+    room, target = Room(root, config.outbox_bytes), Target.of(config)
+    with closing(open_reader(database)) as reader, closing(Client(target)) as client:
+        rows = reader.execute("select id, state from runs order by started_us, id").fetchall()
+        chosen = [row for row in rows if not prefixes or row["id"].startswith(tuple(prefixes))]
+        if prefixes and not chosen:
+            raise ValueError(f"there is no run {prefixes[0]!r} in {database}")
+        for row in chosen:
+            run_id = str(row["id"])
+            if row["state"] == "running":
+                print_line(f"run {run_id} is still being recorded; push it when it has ended")
+            elif _is_known(client, run_id):
+                print_line(f"run {run_id} is at {target.run_page(run_id)} already")
+            else:
+                root.mkdir(parents=True, mode=0o700, exist_ok=True)
+                with tempfile.TemporaryDirectory(prefix=".bundle-", dir=root) as folder:
+                    path = Path(folder) / "run.db"
+                    write_bundle(reader, [run_id], os.fspath(path))
+                    if not room.take(path.stat().st_size):
+                        raise StoreFull(f"the outbox {root} is full; wait, or give it more room with --outbox-size")
+                    add_bundle(root, run_id, path, target)
+                yield run_id
+
+
+@contextmanager
+def temporary_database() -> Iterator[str]:
+    """Yield the path of a database that is thrown away afterwards."""
+    with tempfile.TemporaryDirectory(prefix="compileboard-push-") as folder:
+        yield os.path.join(folder, "push.db")
+
+
+def _is_known(client: Client, run_id: str) -> bool:
+    """Return True if the server says that it has a run; one that it does not let us ask for is sent."""
+    try:
+        return client.ask("GET", f"runs/{quote_path(run_id)}").status == 200
+    except ServerAway:
+        return False

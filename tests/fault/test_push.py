@@ -1,0 +1,44 @@
+"""Boxes push to the real server: runs of a database, logs and spools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.migrations import migrate
+from tests.tools.observed import PROGRAMS, Workplace
+from tests.tools.serving import Server, serving
+from tests.unit.app.explored import LOGS
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    database = tmp_path_factory.mktemp("server") / "board.db"
+    migrate(database)
+    with serving(database) as server:
+        yield server
+
+
+def rows_of(server: Server, sql: str) -> list[Any]:
+    database = Path(str(server.process.args[server.process.args.index("--db") + 1]))  # type: ignore[index, union-attr]
+    with closing(open_reader(str(database))) as reader:
+        return [tuple(row) for row in reader.execute(sql)]
+
+
+def test_runs_of_a_database_and_a_folder_are_pushed_once(workplace: Workplace, server: Server) -> None:
+    workplace.run(PROGRAMS / "spooling.py", 3)
+    run_id = workplace.only_run()["id"]
+    done = workplace.collect("push", workplace.database, "--server", server.address)
+    assert done.stderr.splitlines()[-1] == f"compileboard: pushed to {server.address}/runs/{run_id}"
+    assert rows_of(server, f"select compile_count from run_totals where run_id = '{run_id}'") == [(3,)]
+    again = workplace.collect("push", workplace.database, "--server", server.address)
+    assert f"run {run_id} is at {server.address}/runs/{run_id} already" in again.stderr
+    imported = workplace.collect("import", "--server", server.address, LOGS["zoo_graph_breaks"])
+    assert imported.returncode == 0, imported.stderr
+    assert "--db" not in imported.stderr
+    assert len(rows_of(server, "select 1 from runs")) == 2
