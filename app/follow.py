@@ -22,9 +22,9 @@ from compileboard.collectors.store.dashboard.trash import prune_trash
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.maintenance.leases import FOLLOW, PRUNE, Lease, take_lease
 from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
-from compileboard.exit_codes import REFUSED
 from compileboard.collectors.store.search_index import index_run
 from compileboard.collectors.store.streams.rows import list_unindexed_runs
+from compileboard.exit_codes import REFUSED
 from compileboard.start import own_command
 
 LOOK_EVERY_S = 5.0

@@ -52,7 +52,7 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
 def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **values: Any) -> int:
     """Send runs to a server: what waits on this machine, a database's, or what `import` reads.
 
-    Runs that the server has are passed over.
+    Runs that the server has are skipped.
     """
     from compileboard.collectors.push.outbox import list_waiting, outbox_root
     from compileboard.collectors.push.report import deliver, list_waiting_runs
