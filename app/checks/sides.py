@@ -14,7 +14,7 @@ from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_con
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.format import format_plural
 from compileboard.app.queries import comparison
-from compileboard.app.queries.comparison import TaskDistinct, load_repeats
+from compileboard.app.queries.comparison import TaskDistinct, choose_samples, load_repeats
 from compileboard.app.queries.dashboard.baselines import BASELINE_VERSION, get_baseline
 from compileboard.app.queries.dashboard.incidents import (
     ACTIVE,
@@ -139,7 +139,7 @@ def load_run(reader: sqlite3.Connection, clock: RecorderClock, run: RunRow) -> S
     tasks: dict[str, str] = {}
     for merged, parts in merge_with_parts(list_measured(reader, run.id)):
         row = _make_row(_name_gpu(merged, run), parts, counts, expected)
-        samples = repeats.get(merged.id, {})
+        samples = choose_samples(parts, repeats)
         rows.append(replace(row, repeats=samples))
         results.append(make_result(merged, parts[0], samples))
         tasks |= dict.fromkeys(merged.tasks, row.key)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.rollups.results import TIMING, ExperimentResult
 
+_SECOND_PROCESS = "second_process_s"  # samples of an experiment that may stand beside the leading one
 _WANTED = "from json_each(:run_ids) as wanted"
 REPEATS_SQL = f"""
 select k.result_id, k.name, k.body
 {_WANTED}
 join results as x on x.run_id = wanted.value
 join result_repeats as k on k.result_id = x.id
-where x.experiment = 'performance'
-  and k.name in ('eager', 'compiled', 'cold_compile_s', 'warm_compile_s', 'eager_peak_gb', 'compiled_peak_gb')
+where x.experiment in ({", ".join(f"'{name}'" for name in (*sorted(TIMING), "caching_precompile"))})
+  and k.name in (
+    'eager', 'compiled', 'cold_compile_s', 'warm_compile_s', 'eager_peak_gb', 'compiled_peak_gb', '{_SECOND_PROCESS}'
+  )
 order by k.result_id, k.name
 limit :limit
 """
@@ -72,6 +76,17 @@ def load_repeats(
     for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):
         repeats_by_result.setdefault(row["result_id"], {})[row["name"]] = orjson.loads(unpack(row["body"]))
     return repeats_by_result
+
+
+def choose_samples(
+    parts: Sequence[ExperimentResult], repeats: Mapping[int, dict[str, list[float]]]
+) -> dict[str, list[float]]:
+    """Choose the samples of a row: its leading experiment's, and of any a second process's first calls."""
+    samples = dict(repeats.get(parts[0].id, {}))
+    for part in parts[1:]:
+        if _SECOND_PROCESS in (own := repeats.get(part.id, {})):
+            samples.setdefault(_SECOND_PROCESS, own[_SECOND_PROCESS])
+    return samples
 
 
 def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Versions:

@@ -34,6 +34,7 @@ _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
     (("compilation_latency_s", "compile time"), ("warm_compilation_latency_s", "warm compile time")),
     (("package_bytes", "package size"),),
     (("load_latency_s", "load time"), ("export_latency_s", "export time")),
+    (("second_process_latency_s", "first call in a second process"),),
     (("scaling_efficiency", "scaling efficiency"),),
     (("quantized_error", "quantized error"),),
     (("cudagraph_skips", "CUDA graph skip"),),
@@ -104,6 +105,9 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
         parts += [
             _describe(_LABELS_OF_TOTALS.get(total.metric.name, total.metric.label.lower()), total) for total in moved
         ]
+    base, new = comparison.base.entries, comparison.new.entries
+    if base and new and not (comparison.pairs or comparison.excluded or models):
+        parts.insert(0, "No model was measured on both sides")
     parts = parts or [describe_no_change(len(comparison.pairs))]
     sentence = "; ".join([*parts, _describe_environment(comparison.environment)])
     return ComparisonSummary("bad" if is_bad else "good" if models else "quiet", sentence, models)

@@ -136,7 +136,8 @@ def _list_directory(connection: sqlite3.Connection, contents: Contents, payloads
     choice = choose_texts(connection, run.id) if payloads else TextChoice(())
     most = MOST_ENTRIES_WITH_TEXTS if choice.texts else MOST_ENTRIES
     listed = contents.features.has_artifacts
-    is_explored = listed or contents.features.has_ranks or bool(contents.rejects)
+    explored = (contents.timeline, contents.stacks, contents.guards, contents.shapes, contents.aot, contents.rejects)
+    is_explored = listed or contents.features.has_ranks or any(explored)
     return {
         "styles": read_static(
             (*STYLES, *(EXPLORED_STYLES if is_explored else ()), *(BENCH_STYLES if contents.results else ()))

@@ -205,7 +205,7 @@ def count_verdicts(base: Sequence[ModelResult], new: Sequence[ModelResult]) -> d
 def _load_parts(reader: sqlite3.Connection, run_ids: Sequence[str]) -> list[LoadedResult]:
     merged = merge_with_parts(filter_newest(result for run_id in run_ids for result in list_measured(reader, run_id)))
     repeats = queries.load_repeats(reader, run_ids) if merged else {}
-    return [(row, parts, make_result(row, parts[0], repeats.get(row.id, {}))) for row, parts in merged]
+    return [(row, parts, make_result(row, parts[0], queries.choose_samples(parts, repeats))) for row, parts in merged]
 
 
 def _load_runs(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, named: NamedSide) -> CompareSide:

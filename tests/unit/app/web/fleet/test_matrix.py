@@ -117,3 +117,18 @@ def test_a_larger_package_makes_a_model_worse_as_check_has_it(client: FlaskClien
         add_results(store, f"R{number}", event, started_us=MLP.time_us + number * 10**9)
     text = " ".join(re.sub("<[^>]*>", " ", client.get("/compare?base=R0&new=R1").text).split())
     assert "worse mlp package size 3 MB → 4.5 MB (+50%)" in text
+
+
+def test_runs_without_a_common_model_are_not_said_to_be_alike(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "R0", measure(model="a"))
+    add_results(store, "R1", measure(model="b"), started_us=MLP.time_us + 10**9)
+    assert "No model was measured on both sides" in client.get("/compare?base=R0&new=R1").text
+
+
+def test_a_slower_first_call_of_a_second_process_is_told(client: FlaskClient, store: sqlite3.Connection) -> None:
+    for number, latency_s in enumerate((3.0, 6.0)):
+        repeats = {"second_process_s": [latency_s, latency_s * 1.01, latency_s * 0.99]}
+        event = measure(experiment="caching_precompile", values={"second_process_latency": latency_s}, repeats=repeats)
+        add_results(store, f"R{number}", MLP, event, started_us=MLP.time_us + number * 10**9)
+    page = client.get("/compare?base=R0&new=R1").text
+    assert "first call in a second process 3 s → 6 s (+100%)" in page
