@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.collectors.contract.events import ArtifactSeen, Event, Json
+from compileboard.collectors.contract.events import ArtifactSeen, Event, Json, ReproCaptured
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.store.codec import pack, unpack, unpack_bytes
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
@@ -69,6 +69,7 @@ class StreamLines:
     generations: dict[int, int] = field(default_factory=dict)  # by the id() of an event of a log
     packed: dict[int, bytes] = field(default_factory=dict)  # what the store keeps of an event, by its id()
     digests: set[str] = field(default_factory=set)
+    referred: set[str] = field(default_factory=set)  # those of them that rows point to; of the others a copy is stored
     pieces: dict[int, list[bytes]] = field(default_factory=dict)  # of a kept trace log, by the id() of its mark
     dropped_text_count: int = 0
 
@@ -169,6 +170,8 @@ def _add_event(read: StreamLines, line: bytes, body: Mapping[str, Json], texts: 
         if not _is_number(generation):
             raise WireError(f"a {event.KIND} event of generation {str(generation)[:80]!r}")
         read.generations[id(event)] = generation
+    if isinstance(event, (ArtifactSeen, ReproCaptured)):
+        read.referred.update(list_digests(body))
     if type(event) not in HELD_WHOLE:
         read.packed[id(event)] = pack(line.decode())
     read.events.append(event)

@@ -164,7 +164,7 @@ class StreamWriter:
 
     def _save_marks(self, lines: StreamLines) -> None:
         connection, run_id = self.connection, lines.stream.run_id
-        use_texts(connection, lines.digests)
+        use_texts(connection, lines.referred)
         for mark in lines.marks:
             connection.execute("savepoint mark")
             try:

@@ -89,7 +89,7 @@ def save_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[
 
 
 def use_texts(connection: sqlite3.Connection, digests: Iterable[str]) -> None:
-    """Note that events refer to texts, in the events' transaction."""
+    """Note that rows point to texts, in the rows' transaction."""
     connection.executemany("delete from sent_texts where digest = ?", [(bytes.fromhex(digest),) for digest in digests])
 
 
