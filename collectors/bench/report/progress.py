@@ -24,6 +24,7 @@ REASONS = {
 }
 
 
+BESIDE = {"scaling_efficiency": "scaling efficiency {:.3f}", "second_process_latency": "second process {:.2f} s"}
 NOISY = 0.10  # a spread of the repeats that is worth a word
 MOST_CHARACTERS = 160
 
@@ -84,8 +85,9 @@ def describe(result: BenchMeasured) -> str:
         words = "wrong result" if result.reason == "fail_accuracy" else f"{result.status}: {reason}"
         return f"{words} ({first_line(result.message)})" if result.message else words
     values = result.values
+    beside = "".join(f", {words.format(values[name])}" for name, words in BESIDE.items() if name in values)
     if result.accuracy:
-        return f"{result.accuracy}, {values['speedup']:.3f}x" if "speedup" in values else result.accuracy
+        return (f"{result.accuracy}, {values['speedup']:.3f}x" if "speedup" in values else result.accuracy) + beside
     if "speedup" not in values:
         return ", ".join(f"{name} {value:g}" for name, value in list(values.items())[:4])
     text = f"{values['speedup']:.3f}x"
@@ -100,7 +102,7 @@ def describe(result: BenchMeasured) -> str:
         text += f", noisy: repeats spread by {noise:.0%}"
     if "baseline" in values:
         text += f", {values['baseline']:.3f}x in the baseline [{values['speedup_vs_baseline']:.3f}x]"
-    return text
+    return text + beside
 
 
 def plain(text: str) -> str:

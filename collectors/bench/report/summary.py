@@ -37,6 +37,7 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
         rows += _against_baseline(results)
     for name, words in (
         ("speedup_vs_baseline", "mean={:.3f}x"),
+        ("scaling_efficiency", "mean={:.3f}, 1 is linear"),
         ("abs_latency", "mean={:.3f} ms"),
         ("compilation_latency", "mean={:.3f} seconds"),
         ("warm_compilation_latency", "mean={:.3f} seconds"),
@@ -114,15 +115,21 @@ def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
     return _columns(rows)
 
 
+PACKAGED = {
+    "compilation_latency": "mean={:.3f} seconds",
+    "load_latency": "mean={:.3f} seconds",
+    "package_bytes": "mean={:.0f}",
+}
+SECOND_PROCESS = {"second_process_latency": "mean={:.3f} seconds"}
 OTHERS = {  # an experiment's own numbers, as upstream's summary has them where it has them
     "coverage": {"pct_ops": "mean={:.3%}", "pct_time": "mean={:.3%}", "graphs": "mean={:.3f}"},
     "tolerance": {"max": "mean={:.3g}", "mean": "mean={:.3g}", "std": "mean={:.3g}"},
     "recompile_profile": {"recompiles": "mean={:.1f}", "guard_failures": "mean={:.1f}"},
-    "aot_inductor": {
-        "compilation_latency": "mean={:.3f} seconds",
-        "load_latency": "mean={:.3f} seconds",
-        "package_bytes": "mean={:.0f}",
-    },
+    "aot_inductor": PACKAGED,
+    "onnx": PACKAGED,
+    "aot_precompile": {**PACKAGED, **SECOND_PROCESS},
+    "caching_precompile": SECOND_PROCESS,
+    "quantization": dict.fromkeys(("quantized_error", "quantized_eager_error", "unquantized_error"), "mean={:.3g}"),
     "batch_size": {"batch_size_found": "mean={:.0f}"},
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compileboard.collectors.bench.report.break_summary import BenchBreak, format_breaks
+from compileboard.collectors.bench.report.progress import describe
 from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.contract.events import BenchMeasured
 
@@ -34,6 +35,16 @@ def test_each_experiment_is_summed_up_by_itself() -> None:
     assert lines["overhead speedup"] == "gmean=0.50x of 1 model"
     assert (lines["coverage pct_ops"], lines["coverage graphs"]) == ("mean=75.000%", "mean=1.500")
     assert "failed (fail_to_run: the compiled model failed): B (tolerance)" in text
+
+
+def test_ranks_and_second_processes_are_summed_up_and_stand_in_their_lines() -> None:
+    ranks = result("A", "performance", values={"speedup": 2.0, "scaling_efficiency": 0.8})
+    second = result("A", "caching_precompile", accuracy="pass", values={"second_process_latency": 1.5})
+    text = summarize([ranks, second])
+    assert "scaling_efficiency  mean=0.800, 1 is linear" in text
+    assert "caching_precompile second_process_latency  mean=1.500 seconds" in text
+    assert describe(ranks).endswith(", scaling efficiency 0.800")
+    assert describe(second) == "pass, second process 1.50 s"
 
 
 def test_the_noise_floor_is_how_far_eager_is_from_itself() -> None:
