@@ -143,7 +143,7 @@ def describe_lack() -> str:
     """Return why this request's sender may not change anything, and what to do."""
     identity = get_identity()
     if identity.name is None:
-        return "Changes need a login with a token: compileboard token create NAME --scope write"
+        return "Log in with a token to make changes."
     return f"{identity.name} may not change anything: that needs the scope write."
 
 

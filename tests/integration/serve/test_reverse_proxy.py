@@ -3,67 +3,25 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import os
-import re
 import shutil
-import socket
-import ssl
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.tokens import create_token
-from compileboard.collectors.store.migrations import migrate
-from tests.tools.observed import ROOT
-from tests.tools.serving import serving
-from tests.unit.app.seed import add_run
+from tests.integration.serve.proxies import (
+    ORIGIN,
+    PIN,
+    SECRET,
+    Board,
+    find_port,
+    listening,
+    make_certificate,
+    read_config,
+    serve_board,
+)
 
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-HOST = "board.example.com"
-SECRET = "the text of proxy-secret"
-CONFIG = re.findall(r"```nginx\n(.+?)```", (ROOT / "docs" / "access.md").read_text(encoding="utf-8"), re.DOTALL)[0]
-FORM = "application/x-www-form-urlencoded"
-ORIGIN = ("Origin", f"https://{HOST}")
-PIN = "/runs/R1/annotate"
-
-
-@dataclass(frozen=True)
-class Board:
-    """A dashboard at `address`, nginx before it at `port`, and a token that may write."""
-
-    address: str
-    port: int
-    database: Path
-    token: str
-
-    def ask(
-        self, path: str, *headers: tuple[str, str], body: str | None = None, direct: bool = False
-    ) -> tuple[int, str]:
-        """Send a request as it is given, repeated and odd headers too; return the status and the answer."""
-        if direct:
-            connection = http.client.HTTPConnection(self.address.rpartition("/")[2], timeout=20)
-        else:
-            context = ssl.create_default_context(cafile=str(self.database.parent / "board.pem"))
-            context.check_hostname = False  # the address is a number
-            connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20)
-        with closing(connection):
-            connection.putrequest("GET" if body is None else "POST", path, skip_host=True)
-            connection.putheader("Host", HOST)
-            for name, value in headers:
-                connection.putheader(name, value)
-            if body is not None:
-                connection.putheader("Content-Type", FORM)
-                connection.putheader("Content-Length", str(len(body)))
-            connection.endheaders(body.encode() if body is not None else None)
-            answer = connection.getresponse()
-            return answer.status, "\n".join((str(answer.headers), answer.read().decode()))
 
 
 def _login(name: str) -> tuple[str, str]:
@@ -76,59 +34,20 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
         if os.environ.get("COMPILEBOARD_REQUIRE_ALL") == "1":
             pytest.fail("there is no nginx, and COMPILEBOARD_REQUIRE_ALL=1 lets nothing be skipped", pytrace=False)
         pytest.skip("there is no nginx")
-    folder = tmp_path_factory.mktemp("board")
-    database = folder / "board.db"
-    migrate(database)
-    with closing(open_writer(database)) as writer:
-        add_run(writer, "R1")
-        token = create_token(writer, "box-1", ("write",), created_by="me")
-    (folder / "proxy-secret").write_text(f"{SECRET}\n")
-    settings = {
-        "READING": "tokens",
-        "TRUSTED_PROXIES": "1",
-        "ALLOW_HOST": HOST,
-        "IDENTITY_HEADER": "X-Forwarded-User",
-        "IDENTITY_SCOPES": "ann=write,*=read",
-        "IDENTITY_SECRET_FILE": "proxy-secret",
-        "FOLLOW": "no",
-    }
-    environ = {f"COMPILEBOARD_{name}": value for name, value in settings.items()}
-    with serving(database, **environ) as server, _nginx(folder, server.address) as port:
-        yield Board(server.address, port, database, token)
-
-
-class _nginx:
-    """nginx in a folder of its own, between the docs' configuration and this machine."""
-
-    def __init__(self, folder: Path, address: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "board.key"]
-        subject = ["-subj", f"/CN={HOST}", "-out", "board.pem"]
-        subprocess.run(["openssl", "req", "-x509", *key, *subject], cwd=folder, check=True, capture_output=True)
-        users = "".join(f"{name}:{{PLAIN}}{name}'s password\n" for name in ("ann", "bob", "ann,bob"))
-        (folder / "board.users").write_text(users)
-        server = CONFIG.replace("443", f"127.0.0.1:{self.port}").replace("http://127.0.0.1:8000", address)
-        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        own = "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
-        text = f"daemon off; master_process off; pid {folder}/pid;\nevents {{}}\nhttp {{ access_log off;\n{own}"
-        (folder / "nginx.conf").write_text(text + server.replace("/etc/nginx", str(folder)) + "}\n")
-        self._command = [str(NGINX), "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")]
-
-    def __enter__(self) -> int:
-        self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
-        deadline_s = time.monotonic() + 20
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return self.port
-            except OSError:
-                assert self._process.poll() is None and time.monotonic() < deadline_s, "nginx does not listen"
-                time.sleep(0.05)
-
-    def __exit__(self, *_error: object) -> None:
-        self._process.terminate()
-        self._process.wait(timeout=20)
+    folder, port = tmp_path_factory.mktemp("board"), find_port()
+    make_certificate(folder)
+    users = "".join(f"{name}:{{PLAIN}}{name}'s password\n" for name in ("ann", "bob", "ann,bob"))
+    (folder / "board.users").write_text(users)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    own = "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
+    top = f"daemon off; master_process off; pid {folder}/pid;\nevents {{}}\nhttp {{ access_log off;\n{own}"
+    with serve_board(folder, port, "ann=write,*=read") as served:
+        server = (
+            read_config("nginx").replace("443", f"127.0.0.1:{port}").replace("http://127.0.0.1:8000", served.address)
+        )
+        (folder / "nginx.conf").write_text(top + server.replace("/etc/nginx", str(folder)) + "}\n")
+        with listening([NGINX, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")], port):
+            yield served
 
 
 def test_people_get_the_scopes_of_their_names(board: Board) -> None:
