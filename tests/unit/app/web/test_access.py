@@ -359,6 +359,9 @@ def test_no_address_is_open_by_mistake(serve: Serve, store: sqlite3.Connection, 
     assert ingest_rules == {
         "POST /api/v1/imports",
         *(f"{method} /api/v1/imports/<import_id>" for method in ("GET", "HEAD")),
+        *(f"{method} /api/v1/runs/<run_id>/streams/<stream_id>" for method in ("HEAD", "PATCH")),
+        "POST /api/v1/texts/missing",
+        "PUT /api/v1/texts/<digest>",
     }
 
 
