@@ -35,6 +35,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from compileboard.app.web.fleet import (
         activity,
         alerts,
+        boxes,
         comparison,
         feed,
         imports,
@@ -86,6 +87,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         alerts.blueprint,
         runs.blueprint,
         activity.blueprint,
+        boxes.blueprint,
         run.blueprint,
         trace_files.download_blueprint,
         compiles.blueprint,

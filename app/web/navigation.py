@@ -22,6 +22,7 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("Runs", "runs.index"),
             ("Compare", "compare.index"),
             ("Import", "imports.index"),
+            ("Boxes", "boxes.index"),
             ("Activity", "activity.index"),
         ),
     ),
@@ -31,7 +32,8 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (("Graph breaks", "graph_breaks.index"), ("Recompiles", "recompiles.index"), ("Repros", "repros.index")),
     ),
 )
-LOCAL_PAGES = frozenset(("imports.index", "activity.index"))  # of the dashboard alone: a static site has none
+# Of the dashboard alone: a static site has none.
+LOCAL_PAGES = frozenset(("imports.index", "boxes.index", "activity.index"))
 
 
 @dataclass(frozen=True)

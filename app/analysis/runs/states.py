@@ -73,6 +73,29 @@ def _describe_program(run: HasRunState, now_us: int, stale_after_s: int) -> RunS
     return RunState("interrupted", "warn", "The recorder ended before the program.")
 
 
+class HasStreamState(Protocol):
+    """What is needed of a stream."""
+
+    @property
+    def is_here(self) -> bool: ...
+    @property
+    def updated_us(self) -> int: ...
+    @property
+    def ended_us(self) -> int | None: ...
+
+
+def describe_stream(stream: HasStreamState, clock: RecorderClock) -> RunState:
+    """Describe how what a box pushes stands; one that fell silent before its end is lost."""
+    if not stream.is_here:
+        return RunState("deleted", "quiet", "The run was deleted, or nothing of it was stored yet.")
+    if stream.ended_us is not None:
+        return RunState("delivered", "good", "All that its recorder wrote is stored.")
+    if stream.updated_us >= clock.alive_since_us:
+        return RunState("receiving", "busy", "The box sends.")
+    silence = format_duration(clock.now_us - stream.updated_us)
+    return RunState("silent", "warn", f"Nothing came for {silence}. What waits on the box goes out when it is back.")
+
+
 def describe_end(run: HasRunState) -> str:
     """Describe how the program of a run that is over ended."""
     if run.state == "killed":

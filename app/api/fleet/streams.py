@@ -12,13 +12,16 @@ from typing import Annotated, Any, TypeVar
 
 from flask import Response, current_app, request
 
-from compileboard.app.api.answers import operation
+from compileboard.app.api.answers import PageQuery, operation
 from compileboard.app.db import close_reader, get_reader, get_settings
 from compileboard.app.push.body import check_checksum, receive_body
 from compileboard.app.push.rates import RateLimit
 from compileboard.app.push.refusals import PushRefused
 from compileboard.app.push.streams import append_lines, describe_place, find_stream
 from compileboard.app.push.writing import get_writer_thread
+from compileboard.app.queries.dashboard import streams
+from compileboard.app.queries.dashboard.streams import StreamRow
+from compileboard.app.queries.page import Page
 from compileboard.app.web.access import get_identity, needs
 from compileboard.collectors.store.streams.receive import StreamWriter
 from compileboard.collectors.store.streams.rows import has_stream_of
@@ -52,6 +55,12 @@ class MissingTexts:
     """Texts that the server lacks."""
 
     missing: Annotated[list[str], "Those of the digests that have to be sent."]
+
+
+@operation("/streams")
+def list_streams(page: PageQuery) -> Page[StreamRow]:
+    """List what boxes have pushed, the newest sign of life first."""
+    return streams.list_streams(get_reader(), page.cursor, page.limit)
 
 
 @operation("/runs/<run_id>/streams/<stream_id>", method="HEAD")

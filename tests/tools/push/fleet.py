@@ -73,15 +73,15 @@ def build_events(recorded: list[str], number: int) -> list[Event]:
             event = replace(event, run_id=run_id)
         events.append(replace(event, process_id=event.process_id + suffix))
     process_id = next(event.process_id for event in events if isinstance(event, ProcessStarted))
-    for place in range(60):
-        at = 1_000_000 + 50 * place
+    for position in range(60):
+        at = 1_000_000 + 50 * position
         events += [
-            SpanSeen(process_id, at, at, name=f"phase {place % 7}", phase="B", at_us=at),
-            SpanSeen(process_id, at + 1, at, name=f"phase {place % 7}", phase="E", at_us=at + 9),
+            SpanSeen(process_id, at, at, name=f"phase {position % 7}", phase="B", at_us=at),
+            SpanSeen(process_id, at + 1, at, name=f"phase {position % 7}", phase="E", at_us=at + 9),
         ]
-    for place in range(6):
-        text = f"graph {number % 3} {place} " * 900  # boxes share texts
-        at = 2_000_000 + place
+    for position in range(6):
+        text = f"graph {number % 3} {position} " * 900  # boxes share texts
+        at = 2_000_000 + position
         events.append(ArtifactSeen(process_id, at, at, name="graph", state="kept", size_bytes=len(text), text=text))
     return events
 

@@ -32,7 +32,7 @@ def _overview(_reader: sqlite3.Connection) -> list[str]:
 def _runs(reader: sqlite3.Connection) -> list[str]:
     sorts = [f"/runs?sort={order}{way}&limit=2" for order in runs.ORDERS for way in ("", ".asc")]
     more = ["q=bert", "tag=a=b", "state=failed", "host=gpu-box", "gpu=CPU", "commit=abc", "since=2020-01-01"]
-    activity = ["/activity", "/activity?subject=R1"]
+    activity = ["/boxes", "/activity", "/activity?subject=R1"]
     return [*sorts, *(f"/runs?{query}" for query in more), f"/runs/{_busiest(reader)}/delete", *activity]
 
 

@@ -1,0 +1,49 @@
+"""The page of boxes: what each pushed, and since when nothing came."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.unit.app.api.test_push import PATH, STREAM, patch
+
+NOW_US = time.time_ns() // 1000
+
+
+def test_boxes_without_a_push_name_the_command(client: FlaskClient) -> None:
+    assert "compileboard-collect run --server" in client.get("/boxes").text
+
+
+@pytest.mark.parametrize(
+    ("updated_us", "ended_us", "words"),
+    [(NOW_US + 60_000_000, None, ">receiving<"), (5, None, ">silent<"), (5, 5, ">delivered<")],
+)
+def test_a_stream_has_a_state(
+    client: FlaskClient, store: sqlite3.Connection, updated_us: int, ended_us: int | None, words: str
+) -> None:
+    patch(client, STREAM.lines)
+    store.execute("update streams set updated_us = ?, ended_us = ?, lost_count = 7", (updated_us, ended_us))
+    page = client.get("/boxes").text
+    assert words in page
+    assert '<td class="number" data-label="Lost events">7</td>' in page
+    (row,) = client.get("/api/v1/streams").json["data"]
+    assert (row["run_id"], row["stream_id"], row["lost_count"]) == ("R", "s1", 7)
+
+
+def test_streams_of_a_deleted_run_say_so(client: FlaskClient, store: sqlite3.Connection) -> None:
+    patch(client, STREAM.lines)
+    store.execute("delete from runs")
+    page = client.get("/boxes").text
+    assert ">deleted<" in page
+    assert "/runs/R" not in page
+
+
+def test_a_silent_boxs_run_shows_as_interrupted(client: FlaskClient, store: sqlite3.Connection) -> None:
+    patch(client, STREAM.lines[: STREAM.lines.rindex(b"\n", 0, -1) + 1])
+    assert "Recording. This page refreshes itself." in client.get("/runs/R").text
+    store.execute("update runs set heartbeat_us = 5")
+    assert "interrupted?" in client.get("/runs/R").text
+    assert client.head(PATH).status_code == 200
