@@ -85,15 +85,27 @@ def read_destination(values: dict[str, Any]) -> dict[str, Any]:
     Raises: click.UsageError if both were given; TargetError if the server's address or token cannot be used.
     """
     db = str(values.pop("db"))
-    server, token_file, insecure, outbox_bytes = (values.pop(name) for name in SERVER_PARAMETERS)
     context = click.get_current_context()
     given = {name: context.get_parameter_source(name) for name in ("db", "server")}
     if given["db"] == ParameterSource.COMMANDLINE:
-        if server and given["server"] == ParameterSource.COMMANDLINE:
+        if values["server"] and given["server"] == ParameterSource.COMMANDLINE:
             raise click.UsageError("--server and --db are two places for one run; give one of them")
-        server = None  # what the environment says is for commands that name no file
+        values["server"] = None  # what the environment says is for commands that name no file
+    if values["server"]:
+        return read_server(values)
+    for name in SERVER_PARAMETERS:
+        del values[name]
+    return {"database": db}
+
+
+def read_server(values: dict[str, Any]) -> dict[str, Any]:
+    """Take a command's server out of its values, as settings of a run.
+
+    Raises: click.UsageError if there is none; TargetError if its address or token cannot be used.
+    """
+    server, token_file, insecure, outbox_bytes = (values.pop(name) for name in SERVER_PARAMETERS)
     if not server:
-        return {"database": db}
+        raise click.UsageError("--server is missing: the address to push to; or set COMPILEBOARD_SERVER")
     target = Target(check_server(server), os.path.abspath(token_file) if token_file else "", insecure)
     target.read_token(os.environ)
     return {

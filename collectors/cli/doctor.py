@@ -12,27 +12,36 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from compileboard.collectors.cli.common import db_option
+from compileboard.collectors.cli.common import db_option, read_destination, server_options
+from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.push.client import Client, ServerAway
+from compileboard.collectors.push.delivery import explain as explain_refusal
+from compileboard.collectors.push.target import Target, TargetError
 from compileboard.collectors.runs.facts import gpu_facts
 from compileboard.collectors.runs.opening import joined_run_id
-from compileboard.collectors.spool.folders import list_set_aside, spool_root
+from compileboard.collectors.spool.folders import list_set_aside, new_run_id, spool_root
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreError, StoreMissing
 from compileboard.collectors.terminal import command_hints
 from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
+from compileboard.version import VERSION
 
 OLDEST_TORCH, NEWEST_TORCH = (2, 4), (2, 13)
 LOW_DISK_BYTES = 1 << 30
 PROBE_TIMEOUT_S = 120
+MOST_SKEW_S = 60.0
 PROBE = """
 import importlib.metadata, json, runpy, sys, torch, torch._dynamo
 torch_compat = runpy.run_path(sys.argv[1])
@@ -107,9 +116,10 @@ LIMITS = (
 
 @click.command(cls=Command)
 @db_option
-def doctor(db: str) -> int:
-    """Print what this machine, torch and environment can record, and why."""
-    checks = examine(db)
+@server_options
+def doctor(**values: Any) -> int:
+    """Print what this machine, torch and environment can record, and why; with --server, whether it can be pushed."""
+    checks = examine(**_read_destination(values))
     width = max(len(check.subject) for check in checks)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for check in checks:
@@ -119,7 +129,51 @@ def doctor(db: str) -> int:
     return FAILED if any(check.mark == "fails" for check in checks) else DONE
 
 
-def examine(database: str) -> list[Check]:
+def _read_destination(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the database, or the server, or why it cannot be used."""
+    try:
+        config = RunConfig(**read_destination(values))
+    except TargetError as error:
+        return {"database": "", "destination": [Check("fails", "server", str(error))]}
+    return {"database": config.database, "destination": check_server_of(config, os.environ) if config.server else None}
+
+
+def check_server_of(config: RunConfig, environment: Mapping[str, str]) -> list[Check]:
+    """Ask a server what a box asks it: is it there, does it take this token, and what is its version and time."""
+    target = Target.of(config)
+    with closing(Client(target, environment)) as client:
+        try:
+            began_s = time.time()
+            health = client.ask_health()
+            # A stream that nobody has: 200 or 404 if the token may push.
+            stream = client.ask("HEAD", f"runs/{new_run_id()}/streams/doctor")
+        except ServerAway as error:
+            return [Check("fails", "server", str(error))]
+    checks = []
+    if stream.status in (200, 404):
+        token = "its token may push" if client.has_token else "it asks for no token"
+        checks.append(Check("ok", "server", f"{target.server} answers; {token}"))
+    else:
+        checks.append(Check("fails", "server", explain_refusal(stream)))
+    version = health.body.get("version")
+    if version != VERSION:
+        checks.append(Check("note", "server version", f"{clean_text(str(version))[:40]}; this collector is {VERSION}"))
+    skew_s = describe_skew(health.headers.get("date", ""), began_s)
+    if skew_s is not None and abs(skew_s) > MOST_SKEW_S:
+        finding = f"differs from this machine's by {abs(skew_s):.0f} s; runs appear at another time than they began"
+        checks.append(Check("note", "server clock", finding))
+    return checks
+
+
+def describe_skew(date: str, now_s: float) -> float | None:
+    """Return how far a server's clock is ahead, None where it does not say."""
+    try:
+        return parsedate_to_datetime(date).timestamp() - now_s
+    except (ValueError, TypeError):
+        return None
+
+
+def examine(database: str, destination: list[Check] | None = None) -> list[Check]:
     """Check everything that recording depends on; leaves everything as it was."""
     environment = dict(os.environ)
     return [
@@ -128,14 +182,16 @@ def examine(database: str) -> list[Check]:
         ),
         *_torch_checks(),
         *_gpu_checks(environment),
-        sqlite_check(sqlite3.sqlite_version),
-        _sqlite_utils_check(),
-        _database_check(database),
+        *(_database_checks(database) if destination is None else destination),
         spool_check(spool_root(environment)),
         *set_aside_checks(environment),
         *environment_checks(environment),
         *LIMITS,
     ]
+
+
+def _database_checks(database: str) -> list[Check]:
+    return [sqlite_check(sqlite3.sqlite_version), _sqlite_utils_check(), _database_check(database)]
 
 
 def _torch_checks() -> list[Check]:

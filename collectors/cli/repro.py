@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compileboard.collectors.cli.common import db_option, pick_up, print_message
+from compileboard.collectors.cli.common import db_option, pick_up, print_message, read_server, server_options
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import DEFAULT_SECONDS, TrialLimits
@@ -358,10 +359,16 @@ def import_command(name: str, db: str, run_name: str | None) -> int:
 @repro.command("push", cls=Command)
 @name_argument
 @db_option
-@click.option("--to", "address", required=True, metavar="URL", help="Address of a dashboard: http://board:8000.")
-def push_command(name: str, db: str, address: str) -> int:
-    """Send a repro to a dashboard, which stores it as text and never runs it."""
-    from compileboard.collectors.repro.sending import push
+@server_options
+def push_command(name: str, db: str, **values: Any) -> int:
+    """Send a repro to a server, which stores it as text and never runs it."""
+    from compileboard.collectors.push.outbox import outbox_root
+    from compileboard.collectors.push.report import deliver
+    from compileboard.collectors.repro.sending import queue
 
-    print_message(push(load_any(name, db), address))
+    config = RunConfig(**read_server(values))
+    queued, sent_id = queue(load_any(name, db), outbox_root(os.environ), config, print_message)
+    if not deliver(os.environ, queued, print_message):
+        return FAILED
+    print_message(f"the repro is {config.server}/repros/{sent_id}")
     return DONE

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from compileboard.collectors.cli.common import print_message, print_recovery, read_destination, server_options
+from compileboard.collectors.cli.common import print_message, print_recovery, read_server, server_options
 from compileboard.collectors.contract.run_config import SERVER_SETTINGS, RunConfig
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
 from compileboard.command_line import Command
@@ -63,9 +63,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
             print(run.describe())
         return DONE
     if paths:
-        config = RunConfig(**read_destination({"db": "", **values}))
-        if not config.server:
-            raise click.UsageError("--server is missing: the address to push to; or set COMPILEBOARD_SERVER")
+        config = RunConfig(**read_server(values))
         queued = [run_id for path in paths for run_id in _queue(path, root, run_ids, config)]
     else:
         waiting = [item for item in list_waiting(root) if not run_ids or item.run_id.startswith(run_ids)]

@@ -39,16 +39,17 @@ def run_sidecar(folder: Path) -> int:
         lock = SpoolLock(folder)
         if not lock.take():
             return 0
-        recorder = _open(folder)
-        if recorder is None:
-            return 1
-        try:
-            _follow(recorder)
-        finally:
-            recorder.close()
+        while True:
+            recorder = _open(folder)
+            if recorder is None:
+                return 1
+            try:
+                if not _follow(recorder):
+                    return 0
+            finally:
+                recorder.close()
     except (ValueError, OSError):  # the folder was taken away
         return 1
-    return 0
 
 
 def _open(folder: Path) -> Recorder | None:
@@ -61,8 +62,8 @@ def _open(folder: Path) -> Recorder | None:
             time.sleep(RETRY_S)
 
 
-def _follow(recorder: Recorder) -> None:
-    """Record until nobody writes any more.
+def _follow(recorder: Recorder) -> bool:
+    """Record until nobody writes any more; return True if a server wants all of it anew.
 
     Raises: ValueError or OSError when the folder is gone.
     """
@@ -81,12 +82,13 @@ def _follow(recorder: Recorder) -> None:
                     recorder.manifest.write(recorder.folder)
                 recorder.end()
                 if recorder.discard_spool():
-                    return
-        except (StoreMoved, StoreTooNew):
-            return  # the next command records all of it anew, into what is there then
+                    return False
+        except (StoreMoved, StoreTooNew) as error:
+            # Of a database, the next command records all of it anew, into what is there then.
+            return isinstance(error, StoreMoved) and bool(recorder.manifest.server)
         except StoreError:
             if not writers_alive(recorder.folder):
-                return
+                return False
             time.sleep(RETRY_S)
         time.sleep(STEP_S)
 

@@ -96,16 +96,27 @@ class Client:
         if body is not None:
             size_bytes = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
             named["Content-Length"] = str(size_bytes)
-        address = f"{self.target.base}/api/v1/{path}"
+        return self._ask(method, f"{self.target.base}/api/v1/{path}", body, named)
+
+    def ask_health(self) -> ServerAnswer:
+        """Ask how the server is.
+
+        Raises: ServerAway.
+        """
+        return self._ask("GET", f"{self.target.base}/healthz", None, {})
+
+    def _ask(
+        self, method: str, address: str, body: bytes | BinaryIO | None, headers: Mapping[str, str]
+    ) -> ServerAnswer:
         was_open = self._connection is not None
         try:
             try:
-                return self._send(method, address, body, named)
+                return self._send(method, address, body, headers)
             except STALE:
                 self.close()
                 if not was_open or not isinstance(body, (bytes, type(None))):
                     raise
-                return self._send(method, address, body, named)  # the server had closed what was kept open
+                return self._send(method, address, body, headers)  # the server had closed what was kept open
         except ssl.SSLCertVerificationError as error:
             self.close()
             raise ServerAway(

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.client
 import json
 import os
-import tempfile
 import time
 import zlib
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from compileboard.collectors.contract.events import (
     Event,
@@ -27,18 +23,16 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.repros import dump_manifest
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.formats.repro_archive import write_archive
 from compileboard.collectors.formats.repro_script import write_script
 from compileboard.collectors.pipeline.source import EventBatch
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
+from compileboard.collectors.push.run_bundles import bundle_runs, temporary_database
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.spool.folders import new_run_id
-from compileboard.collectors.store.bundles import write_bundle
-from compileboard.collectors.store.connection import checkpoint, open_reader
+from compileboard.collectors.store.connection import checkpoint
 from compileboard.collectors.store.ingest.repros import repro_id
-
-PUSH_S = 120.0
-_POLL_S = 0.5
 
 
 def export(repro: Repro, output: str, *, is_forced: bool) -> str:
@@ -130,58 +124,11 @@ def _list_events(repro: Repro, run_id: str, process_id: str, name: str, now_us: 
     return [*events, RunEnded(run_id, 1, now_us, run_id, "imported")]
 
 
-def push(repro: Repro, address: str) -> str:
-    """Send a repro to a dashboard's import, and wait until it is stored; return a sentence.
+def queue(repro: Repro, root: Path, config: RunConfig, print_line: Callable[[str], None]) -> tuple[list[str], str]:
+    """Put a repro into the outbox as a run of its own, unless the server has it; return the run and the repro's id.
 
-    Raises: NotRunnable.
+    Raises: StoreError, OSError.
     """
-    base = address.rstrip("/")
-    if urlsplit(base).scheme not in ("http", "https") or not urlsplit(base).netloc:
-        raise NotRunnable(f"{address!a} is no address of a dashboard; expected http://HOST:PORT")
-    with tempfile.TemporaryDirectory(prefix="compileboard-push-") as folder:
-        database, bundle = os.path.join(folder, "repro.db"), os.path.join(folder, "repro.bundle")
+    with temporary_database() as database:
         sent_id, _ = import_repro(repro, database)
-        with closing(open_reader(database)) as connection:
-            run_ids = [row[0] for row in connection.execute("select id from runs")]
-            write_bundle(connection, run_ids, bundle)
-        body = Path(bundle).read_bytes()
-    headers = {"Content-Type": "application/octet-stream", "Accept": "application/json"}
-    started = _ask(Request(f"{base}/api/v1/imports?filename=repro.db", body, headers, method="POST"), base)  # noqa: S310
-    return _await(base, started, sent_id)
-
-
-def _await(base: str, state: dict[str, Any], sent_id: str) -> str:
-    deadline_s = time.monotonic() + PUSH_S
-    while state.get("state") not in ("done", "failed", "cancelled"):
-        if time.monotonic() > deadline_s:
-            raise NotRunnable(f"{base} took the repro and has not stored it yet; see {base}/imports")
-        time.sleep(_POLL_S)
-        status_url = str(state.get("status_url") or "")
-        if not status_url.startswith("/"):
-            raise NotRunnable(f"{base} answered without the address of its import; is it a CompileBoard?")
-        state = _ask(Request(f"{base}{status_url}", headers={"Accept": "application/json"}), base)  # noqa: S310
-    if state["state"] != "done":
-        raise NotRunnable(f"{base} refused the repro: {str(state.get('message') or state['state'])[:300]}")
-    return f"sent: {base}/repros/{sent_id}"
-
-
-def _ask(request: Request, base: str) -> dict[str, Any]:
-    try:
-        with urlopen(request, timeout=PUSH_S) as response:  # noqa: S310  http and https alone, as checked
-            body = json.loads(response.read(1 << 20))
-    except HTTPError as error:
-        text = error.read(2_000).decode("utf-8", "replace")
-        raise NotRunnable(f"{base} refused the repro ({error.code}): {_read_error(text) or error.reason}") from None
-    except (URLError, OSError, http.client.HTTPException, ValueError) as error:
-        raise NotRunnable(f"{base} cannot be reached: {getattr(error, 'reason', error)}") from None
-    data = body.get("data") if isinstance(body, dict) else None
-    if not isinstance(data, dict):
-        raise NotRunnable(f"{base} answered with no import; is it a CompileBoard?")
-    return data
-
-
-def _read_error(text: str) -> str:
-    try:
-        return str(json.loads(text)["error"]["message"])[:300]
-    except (ValueError, KeyError, TypeError):
-        return ""
+        return list(bundle_runs(database, root, config, print_line)), sent_id

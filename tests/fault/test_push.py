@@ -11,7 +11,7 @@ import pytest
 
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.migrations import migrate
-from tests.tools.observed import PROGRAMS, Workplace
+from tests.tools.observed import PROGRAMS, Workplace, program, wait_for
 from tests.tools.serving import Server, serving
 from tests.unit.app.explored import LOGS
 
@@ -42,3 +42,26 @@ def test_runs_of_a_database_and_a_folder_are_pushed_once(workplace: Workplace, s
     assert imported.returncode == 0, imported.stderr
     assert "--db" not in imported.stderr
     assert len(rows_of(server, "select 1 from runs")) == 2
+
+
+def test_a_program_is_pushed_while_it_runs_and_ends_as_it_would_in_a_database(
+    workplace: Workplace, server: Server
+) -> None:
+    command = program((PROGRAMS / "spooling.py", 60, 0.05))
+    started = workplace.start_command("run", "--name", "pushed", "--server", server.address, "--", *command)
+    select = "select state, compile_count from runs join run_totals on run_id = id where name = 'pushed'"
+    wait_for(lambda: [state for state, count in rows_of(server, select) if state == "running" and count > 5])
+    assert started.wait(60) == 0
+    assert wait_for(lambda: [row for row in rows_of(server, select) if row[0] != "running"]) == [("finished", 60)]
+    wait_for(lambda: not any((workplace.home / "outbox").glob("*/*")))
+    assert rows_of(server, "select count(*) from streams where ended_us is not null and lost_count = 0") == [(1,)]
+
+
+def test_a_spool_that_nobody_recorded_is_pushed(workplace: Workplace, server: Server) -> None:
+    workplace.database.mkdir()  # no database can be there
+    workplace.run(PROGRAMS / "spooling.py", 4)
+    (spool,) = workplace.spools or (workplace.home / "set-aside").iterdir()
+    done = workplace.collect("push", spool, "--server", server.address)
+    assert done.returncode == 0, done.stderr
+    totals = f"select compile_count from run_totals where run_id = '{spool.name}'"
+    assert rows_of(server, totals) == [(4,)]

@@ -11,12 +11,16 @@ from compileboard.collectors.cli.doctor import (
     RECORDED,
     build_check,
     capability_checks,
+    check_server_of,
+    describe_skew,
     environment_checks,
     spool_check,
     sqlite_check,
 )
+from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.observe import torch_compat
 from tests.tools.observed import Workplace
+from tests.unit.push.push_server import push_server
 
 FACTS: dict[str, Any] = {"cuda": "12.8", "hip": None, "cudnn": 91002, "triton": "3.5.0", "device_count": 2}
 
@@ -93,3 +97,17 @@ def test_sqlite_builds_with_the_wal_reset_bug_are_named_with_what_to_do() -> Non
     finding = sqlite_check("3.40.1").finding
     assert "CompileBoard checkpoints the WAL seldom" in finding
     assert "upgrade libsqlite3" in finding
+
+
+def test_a_server_is_asked_what_a_box_asks_it() -> None:
+    with push_server() as server:
+        server.token = "cb_0123456789"
+        config = RunConfig(server=server.address)
+        (refused, *_rest) = check_server_of(config, {})
+        assert (refused.mark, "the token is missing" in refused.finding) == ("fails", True)
+        (taken, *_rest) = check_server_of(config, {"COMPILEBOARD_TOKEN": server.token})
+        assert (taken.mark, taken.finding) == ("ok", f"{server.address} answers; its token may push")
+    (away,) = check_server_of(config, {})
+    assert (away.mark, "does not answer" in away.finding) == ("fails", True)
+    assert describe_skew("Mon, 23 Nov 2026 04:00:00 GMT", 1795406520.0) == pytest.approx(-120.0)
+    assert describe_skew("soon", 0.0) is None

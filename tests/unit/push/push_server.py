@@ -16,6 +16,7 @@ from compileboard.collectors.contract.events import Event
 from compileboard.collectors.push.delivery import list_texts
 from compileboard.collectors.wire.lines import checksum_of, digest_of, load_line, read_line
 from compileboard.collectors.wire.marks import Mark, load_mark
+from compileboard.version import VERSION
 
 Fault = Callable[[str, str], "str | int | None"]  # method, path: a status, "lost" (done, not answered), "cut", None
 
@@ -110,6 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self, path: list[str], body: bytes) -> tuple[int, dict[str, Any], dict[str, str]]:
         server = self.server
+        if not path:
+            return 200, {"ok": True, "version": VERSION}, {}
         if path[0] == "texts" and self.command == "POST":
             question = json.loads(body)
             server.dropped += question["dropped"]
