@@ -27,8 +27,10 @@ def create_app(settings: Settings | None = None) -> Flask:
         filters,
         health,
         login,
+        metrics,
         navigation,
         old_ids,
+        request_log,
         responses,
         security,
     )
@@ -75,11 +77,12 @@ def create_app(settings: Settings | None = None) -> Flask:
     if proxy_count:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=proxy_count, x_proto=1)  # type: ignore[method-assign]
     app.url_map.strict_slashes = False
-    for part in (responses, security, access, db, errors, filters, navigation, assets, old_ids):
+    for part in (request_log, responses, security, access, db, errors, filters, navigation, assets, old_ids):
         part.init_app(app)
     # One line a page or API.
     for blueprint in (
         health.blueprint,
+        metrics.blueprint,
         login.blueprint,
         overview.blueprint,
         incidents.blueprint,
@@ -112,4 +115,5 @@ def create_app(settings: Settings | None = None) -> Flask:
         api.blueprint,
     ):
         app.register_blueprint(blueprint)
+    request_log.count_routes(app)
     return app

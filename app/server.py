@@ -21,6 +21,7 @@ from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.indexing import start_indexing
 from compileboard.app.settings import Settings
 from compileboard.app.web.access import LOOPBACK_NAMES, describe_protection, is_loopback, read_proxy_secret, read_roles
+from compileboard.app.web.request_log import describe_logging
 from compileboard.app.web.security import allowed_hosts
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.trash import prune_trash
@@ -160,15 +161,18 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
     listener = bind(settings.host, settings.port)
     with listener:
         check_exposure(settings)
-        _lease = hold_database(settings.db)
-        prepare_database(settings.db, environ)
-        ImportQueue(settings.db).clear()
+        if settings.read_only == "yes":
+            open_reader(settings.db).close()  # says what is wrong with it
+        else:
+            _lease = hold_database(settings.db)
+            prepare_database(settings.db, environ)
+            ImportQueue(settings.db).clear()
         app = create_app(settings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         log(describe_exposure(settings))
         log(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
-        if settings.follow == "yes":
+        if settings.follow == "yes" and settings.read_only == "no":
             follower = start_follower(settings, environ)
             follower.returncode = 0  # gunicorn reaps it
         run_gunicorn(app, listener.detach(), settings)
@@ -205,7 +209,7 @@ def run_gunicorn(
         "threads": settings.threads,
         "worker_connections": make_room_for_connections(settings.threads),
         "timeout": 60,
-        "graceful_timeout": 5,
+        "graceful_timeout": settings.stop_s,
         "keepalive": 5,
         "sendfile": False,  # it would wait for a slow client without the worker's limits
         "loglevel": "warning",
@@ -214,6 +218,9 @@ def run_gunicorn(
         "preload_app": True,
         "post_worker_init": _settle,
     }
+
+    if settings.log_format != "none":
+        options["logconfig_dict"] = describe_logging(settings.log_format)
 
     class Server(BaseApplication):  # type: ignore[misc]  # gunicorn ships no types
         def load_config(self) -> None:

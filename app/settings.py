@@ -37,6 +37,9 @@ class Settings:
     trend_runs: Annotated[int, "Newest runs in the overview's charts and rankings."] = 1000
     follow: Annotated[str, "Whether to update incidents and send alerts while serving: yes or no."] = "yes"
     prune_after_days: Annotated[int, "Days after which the detail of a run is deleted while serving; 0 never."] = 0
+    read_only: Annotated[str, "Whether to write nothing at all, for a copy or a read-only disk: yes or no."] = "no"
+    log_format: Annotated[str, "A line a request on stderr: none, text or json."] = "none"
+    stop_s: Annotated[int, "Seconds that requests under way may take when the server stops."] = 30
     uploads: Annotated[str, "Whether trace logs may be sent to the dashboard: yes or no."] = "yes"
     upload_mib: Annotated[int, "Most MiB of one upload, as sent."] = 512
     upload_unpacked_mib: Annotated[int, "Most unpacked MiB of one upload."] = 4096
@@ -105,6 +108,8 @@ def _convert(setting: Setting, value: Any, origin: str) -> str | int:
         raise SettingError(f"{origin} is {value!r}; expected yes or no")
     if setting.name == "reading" and value not in ("open", "tokens"):
         raise SettingError(f"{origin} is {value!r}; expected open or tokens")
+    if setting.name == "log_format" and value not in ("none", "text", "json"):
+        raise SettingError(f"{origin} is {value!r}; expected none, text or json")
     if isinstance(setting.default, str):
         return str(value)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -27,6 +28,8 @@ SERVE_SETTINGS = {  # those that are options, by what they take
     "identity_secret_file": "FILE",
     "alerts": "FILE",
     "follow": "YES",
+    "read_only": "[YES]",
+    "log_format": "FORMAT",
 }
 FOLLOW_NOTES = """\
 `serve` starts this by itself (--follow no leaves it out). Where nothing serves, run it beside the collectors, or
@@ -41,7 +44,8 @@ def _list_options() -> list[click.Parameter]:
         if setting.name in SERVE_SETTINGS:
             text = f"{setting.help} Default: {setting.default or 'none'}. Environment: {variable_name(setting)}."
             flag = f"--{setting.name.replace('_', '-')}"
-            options.append(Option([flag], metavar=SERVE_SETTINGS[setting.name], help=text))
+            bare: dict[str, Any] = {"is_flag": False, "flag_value": "yes"} if setting.name == "read_only" else {}
+            options.append(Option([flag], metavar=SERVE_SETTINGS[setting.name], help=text, **bare))
     return options
 
 

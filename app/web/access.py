@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,6 +72,7 @@ class Identity:
         return not self.scopes.isdisjoint(scopes)
 
 
+READ_ONLY = "This server only reads (--read-only): nothing can be changed here."
 NOBODY = Identity(None, frozenset())
 
 
@@ -131,8 +132,15 @@ def is_local(settings: Settings) -> bool:
     return is_loopback(settings.host) and not settings.allow_host.strip(" ,") and not settings.trusted_proxies
 
 
+def is_read_only() -> bool:
+    """Return whether this server writes nothing at all."""
+    return get_settings().read_only == "yes"
+
+
 def describe_protection(settings: Settings) -> str:
     """Return who may read and who may write."""
+    if settings.read_only == "yes":
+        return f"reading: {'tokens' if settings.reading == 'tokens' else 'open'}; writing: never (--read-only)"
     people = f", people whom the proxy names in {settings.identity_header}" if settings.identity_header else ""
     reading = f"tokens{people}" if settings.reading == "tokens" else "open"
     writing = "whoever uses this machine" if is_local(settings) and reading == "open" else f"tokens{people}"
@@ -142,6 +150,8 @@ def describe_protection(settings: Settings) -> str:
 def describe_lack() -> str:
     """Return why this request's sender may not change anything, and what to do."""
     identity = get_identity()
+    if is_read_only():
+        return READ_ONLY
     if identity.name is None:
         return "Log in with a token to make changes."
     return f"{identity.name} may not change anything: that needs the scope write."
@@ -208,6 +218,8 @@ def identify_client() -> None:
         if identity is None and given is not None:
             abort(401, "The header Authorization has no token of this server; expected Bearer cb_…")
         g.identity = identity or read_session() or _get_anyone()
+    if is_read_only():
+        g.identity = replace(g.identity, scopes=g.identity.scopes & {"read"})
     g.actor = g.identity.name
 
 
@@ -304,6 +316,8 @@ def list_needed_scopes() -> tuple[str, ...]:
 def check_scope() -> BaseResponse | None:
     """Refuse who has none of the scopes that this address needs; a browser that wants a page is led to the login."""
     needed = list_needed_scopes()
+    if request.method not in READ_METHODS and is_read_only():
+        abort(403, READ_ONLY)
     if _OPEN in needed or may(*needed):
         return None
     identity = get_identity()
@@ -318,7 +332,7 @@ def check_scope() -> BaseResponse | None:
 def note_identity(response: Response) -> Response:
     """Save once a minute that a token is in use; where the database is busy or read-only, a later request does."""
     identity = get_identity()
-    if identity.token_id is None:
+    if identity.token_id is None or is_read_only():
         return response
     noted: dict[str | bytes, int] = current_app.config["TOKEN_USES"]
     key, now_us = g.get("session_hash") or identity.token_id, time.time_ns() // 1000
@@ -342,5 +356,5 @@ def init_app(app: Flask) -> None:
     app.config["PROXY_SECRET"] = read_proxy_secret(settings)
     app.config["IDENTITY_ROLES"] = read_roles(settings.identity_scopes)
     app.config["TOKEN_USES"] = {}
-    app.jinja_env.globals.update(may=may, identity=get_identity, describe_lack=describe_lack)
+    app.jinja_env.globals.update(may=may, identity=get_identity, describe_lack=describe_lack, is_read_only=is_read_only)
     app.after_request(note_identity)

@@ -1,4 +1,4 @@
-"""One shape for every failure: JSON under /api and /healthz, a page elsewhere. Neither needs the database."""
+"""One shape for every failure: JSON where programs read, a page elsewhere. Neither needs the database."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TITLES = {
 
 def wants_json() -> bool:
     """Return whether the address is one that programs read."""
-    return request.path.startswith("/api/") or request.path in ("/api", "/healthz")
+    return request.path.startswith("/api/") or request.path in ("/api", "/healthz", "/readyz", "/metrics")
 
 
 def render_error(

@@ -1,13 +1,44 @@
-"""/healthz: what a load balancer or a person asks first."""
+"""/healthz: whether pages can be read. /readyz: whether all of the server works, for load balancers."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+
 from flask import Blueprint, Response, jsonify
 
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.format import format_bytes, format_duration
 from compileboard.app.queries.dashboard.health import get_health
 from compileboard.app.resources import __version__
 from compileboard.app.web.access import open_to_all
+from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.errors import (
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreNeedsMigration,
+    StoreTooNew,
+    explain,
+)
+from compileboard.collectors.store.maintenance.leases import FOLLOW, is_taken, read_renewed
+
+LEAST_FREE_BYTES = 256 << 20
+WRITE_PATIENCE_MS = 1000
+SLOWEST_PASS_S = 900.0  # a first pass over a large history takes minutes
+OK = "ok"
+# Anyone may ask: no path, no text of the database.
+_REASONS: tuple[tuple[type[StoreError], str], ...] = (
+    (StoreMissing, "missing"),
+    (StoreNeedsMigration, "older than this server: run compileboard migrate"),
+    (StoreTooNew, "newer than this server: upgrade it"),
+    (StoreBusy, "locked by another program"),
+    (StoreFull, "the disk is full"),
+)
 
 blueprint = Blueprint("health", __name__)
 
@@ -18,3 +49,63 @@ def index() -> Response:
     """Answer that the database can be read, with its version and its number of runs."""
     health = get_health(get_reader())
     return jsonify({"ok": True, "version": __version__, "schema": health.schema_version, "runs": health.run_count})
+
+
+@blueprint.get("/readyz")
+@open_to_all
+def ready() -> Response:
+    """Answer 200 where the database can be read and written, its disk has room, and incidents are updated; else 503."""
+    settings = get_settings()
+    checks = {"read": _check_read()}
+    if settings.read_only == "no":
+        checks["write"] = _check_write(settings.db)
+        checks["disk"] = _check_disk(settings.db)
+        if settings.follow == "yes":
+            checks["follower"] = _check_follower(settings.db)
+    is_ready = all(state == OK for state in checks.values())
+    response = jsonify({"ready": is_ready, "checks": checks})
+    response.status_code = 200 if is_ready else 503
+    return response
+
+
+def _check_read() -> str:
+    try:
+        get_health(get_reader())
+    except (StoreError, sqlite3.Error, UnicodeDecodeError) as error:
+        return _describe(error)
+    return OK
+
+
+def _check_write(path: str) -> str:
+    try:
+        with closing(open_writer(path, busy_timeout_ms=WRITE_PATIENCE_MS, create=False)) as writer:
+            writer.execute("begin immediate")
+            writer.execute("rollback")
+    except (StoreError, sqlite3.Error) as error:
+        return _describe(error)
+    return OK
+
+
+def _check_disk(path: str) -> str:
+    try:
+        free_bytes = shutil.disk_usage(os.path.dirname(os.path.realpath(path))).free
+    except OSError:
+        return "missing"
+    if free_bytes >= LEAST_FREE_BYTES:
+        return OK
+    return f"{format_bytes(free_bytes)} are free; expected {format_bytes(LEAST_FREE_BYTES)}"
+
+
+def _check_follower(path: str) -> str:
+    renewed_s = read_renewed(path, FOLLOW)
+    if renewed_s is None or not is_taken(path, FOLLOW):
+        return "no process updates incidents; start the server again, or compileboard follow"
+    silent_s = time.time() - renewed_s
+    if silent_s > SLOWEST_PASS_S:
+        return f"incidents were last looked at {format_duration(silent_s * 1e6)} ago"
+    return OK
+
+
+def _describe(error: Exception) -> str:
+    explained = explain(error, "") if isinstance(error, sqlite3.Error | UnicodeDecodeError) else error
+    return next((reason for kind, reason in _REASONS if isinstance(explained, kind)), "cannot be used: see the log")

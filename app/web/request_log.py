@@ -1,0 +1,132 @@
+"""Every request: its id, its counts, and with --log-format a line of its own on stderr.
+
+A line has the route and the path, who asked, the status and the time until the answer began. It has no query, no body,
+no header: searches and tokens stay out of logs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import secrets
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from flask import Flask, Response, current_app, g, request
+
+from compileboard.app.db import get_settings
+from compileboard.app.settings import Settings
+from compileboard.app.web.access import get_identity
+from compileboard.app.web.request_counts import NO_ROUTE, RequestCounts
+
+ID_HEADER = "X-Request-Id"
+_OF_PROXY = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SECRET = re.compile(r"cb_[0-9A-Za-z_]+")
+MOST_PATH = 300
+
+
+def begin() -> None:
+    """Note when a request began, and its id: a trusted proxy's own, or a new one."""
+    g.began_s = time.monotonic()
+    given = request.headers.get(ID_HEADER, "") if get_settings().trusted_proxies else ""
+    g.request_id = given if _OF_PROXY.fullmatch(given) else secrets.token_hex(8)
+
+
+def finish(response: Response) -> Response:
+    """Count a request, and log it."""
+    seconds = time.monotonic() - g.began_s
+    method, route = describe_route()
+    counts: RequestCounts = current_app.config["REQUEST_COUNTS"]
+    counts.add(method, route, response.status_code, seconds)
+    response.headers[ID_HEADER] = g.request_id
+    log_format = get_settings().log_format
+    if log_format != "none":
+        write_line(
+            log_format,
+            {
+                "level": "info",
+                "message": "request",
+                "request_id": g.request_id,
+                "method": request.method[:16],
+                "route": route,
+                "path": _SECRET.sub("cb_…", request.path)[:MOST_PATH],
+                "status": response.status_code,
+                "duration_ms": round(seconds * 1000, 1),
+                "bytes": response.content_length,
+                "identity": get_identity().name,
+                "address": request.remote_addr,
+            },
+        )
+    return response
+
+
+def describe_route() -> tuple[str, str]:
+    """Return the method and the pattern of a request's address; empty where there is no such address."""
+    return (request.method, request.url_rule.rule) if request.url_rule is not None else NO_ROUTE
+
+
+def write_line(log_format: str, values: dict[str, Any]) -> None:
+    """Write one line in one piece: those of several workers do not mix."""
+    now_s = time.time()
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s)) + f".{int(now_s * 1000) % 1000:03d}Z"
+    if log_format == "json":
+        line = json.dumps({"time": stamp, **values})
+    else:
+        line = " ".join([stamp, *(f"{name}={_quote(value)}" for name, value in values.items() if value is not None)])
+    with suppress(OSError, ValueError):  # nobody reads it any more
+        os.write(sys.stderr.fileno(), f"{line}\n".encode("utf-8", "replace"))
+
+
+def _quote(value: Any) -> str:
+    text = str(value)
+    return text if re.fullmatch(r"[!#-<>-~]+", text) else json.dumps(text)
+
+
+class LineHandler(logging.Handler):
+    """Errors of the application and of gunicorn as lines of the same format, tracebacks included."""
+
+    def __init__(self, log_format: str) -> None:
+        super().__init__()
+        self._log_format = log_format
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        values: dict[str, Any] = {"level": record.levelname.lower(), "message": record.getMessage()}
+        if g:
+            values["request_id"] = g.get("request_id")
+        if record.exc_info:
+            values["exception"] = logging.Formatter().formatException(record.exc_info)
+        write_line(self._log_format, values)
+
+
+def describe_logging(log_format: str) -> dict[str, Any]:
+    """Return how gunicorn's own messages become lines of the same format, as logging.config has it."""
+    handler = {"class": f"{__name__}.{LineHandler.__name__}", "log_format": log_format}
+    logger = {"level": "WARNING", "handlers": ["line"], "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "handlers": {"line": handler},
+        "root": {"level": "WARNING", "handlers": ["line"]},
+        "loggers": {"gunicorn.error": logger, "gunicorn.access": logger},
+    }
+
+
+def init_app(app: Flask) -> None:
+    """Make the counts, before workers are forked, and note every request: first of all parts."""
+    settings: Settings = app.config["COMPILEBOARD"]
+    app.before_request(begin)
+    app.after_request(finish)
+    if settings.log_format != "none":
+        app.logger.handlers = [LineHandler(settings.log_format)]
+
+
+def count_routes(app: Flask) -> None:
+    """Make the counts of all routes, once they are registered."""
+    settings: Settings = app.config["COMPILEBOARD"]
+    routes = ((method, rule.rule) for rule in app.url_map.iter_rules() for method in rule.methods or ())
+    app.config["REQUEST_COUNTS"] = RequestCounts(routes, settings.workers)

@@ -1,0 +1,179 @@
+"""/metrics as Prometheus reads it, /readyz, and the lines of the request log."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from compileboard.app.settings import SettingError, Settings, load_settings
+from compileboard.app.web import health, metrics
+from compileboard.app.web.metrics import MetricFamily, Sample, format_metrics
+from compileboard.app.web.request_counts import RequestCounts
+from compileboard.collectors.store.maintenance.leases import FOLLOW, take_lease
+from tests.unit.app.benched import bench_suite
+from tests.unit.app.recorded import record_run
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def read_samples(text: str) -> dict[str, dict[Labels, float]]:
+    samples: dict[str, dict[Labels, float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            samples.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return samples
+
+
+def test_prometheus_reads_every_metric(client: FlaskClient, store: sqlite3.Connection) -> None:
+    record_run(store)
+    bench_suite(store)
+    assert client.get("/runs").status_code == 200
+    assert client.get("/no/such/page").status_code == 404
+    answer = client.get("/metrics")
+    assert answer.content_type == metrics.CONTENT_TYPE
+    samples = read_samples(answer.text)
+    assert len({name for name in samples if name.startswith("compileboard_")}) > 30
+    assert samples["compileboard_runs"] == {(): 4}
+    requests = samples["compileboard_http_requests_total"]
+    assert requests[(("method", "GET"), ("route", "/runs"), ("status", "200"))] >= 1
+    assert requests[(("method", "GET"), ("route", ""), ("status", "404"))] >= 1
+    models = client.get("/api/v1/models?limit=100").get_json()["data"]
+    newest = {row["model"]: row["speedup"] for row in models if row["speedup"] is not None}
+    speedups = samples["compileboard_model_speedup_ratio"].items()
+    assert {dict(labels)["model"]: value for labels, value in speedups} == newest
+
+
+def test_promtool_accepts_them(client: FlaskClient, store: sqlite3.Connection) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed")
+    record_run(store)
+    bench_suite(store)
+    text = client.get("/metrics").text
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.floats(allow_nan=False))
+def test_any_text_of_a_label_and_any_number_arrive_as_they_are(text: str, value: float) -> None:
+    if "\r" in text or (len(f"x{text}x".splitlines()) > 1 and text.count("\n") + 1 < len(f"x{text}x".splitlines())):
+        return  # the parser's own lines end at what Prometheus' do not
+    family = MetricFamily("x", "gauge", "Help.", [Sample(value, {"name": text})])
+    assert read_samples(format_metrics([family])) == {"compileboard_x": {(("name", text),): value}}
+
+
+def test_models_with_metrics_are_bounded(
+    client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "MOST_MODELS", 2)
+    bench_suite(store)
+    samples = read_samples(client.get("/metrics").text)
+    assert len(samples["compileboard_model_failed"]) == 2
+    assert samples["compileboard_models_omitted"][()] > 0
+
+
+def test_workers_add_up_and_a_dead_one_loses_nothing() -> None:
+    counts = RequestCounts([("GET", "/runs")], workers=2)
+    for _ in range(4):  # more than there are parts at a time: each of them ends
+        child = os.fork()
+        if child == 0:
+            for _ in range(1000):
+                counts.add("GET", "/runs", 200, 0.004)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    counts.add("GET", "/runs", 599, 20.0)
+    (route,) = counts.read()
+    assert route.status_counts == {200: 4000, 0: 1}
+    assert (route.bucket_counts[0], route.bucket_counts[-1], round(route.total_s)) == (4000, 1, 36)
+
+
+def test_a_server_is_ready_while_incidents_are_updated(client: FlaskClient, database: Path) -> None:
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert "no process updates incidents" in answer.get_json()["checks"]["follower"]
+    lease = take_lease(database, FOLLOW)
+    assert lease is not None
+    with lease:
+        lease.renew()
+        assert client.get("/readyz").get_json() == {
+            "ready": True,
+            "checks": {"read": "ok", "write": "ok", "disk": "ok", "follower": "ok"},
+        }
+
+
+@pytest.mark.parametrize(("version", "reason"), [(3, "older than this server"), (999, "newer than this server")])
+def test_another_version_is_not_ready(
+    client: FlaskClient, store: sqlite3.Connection, version: int, reason: str
+) -> None:
+    store.execute(f"pragma user_version = {version}")
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert reason in answer.get_json()["checks"]["read"]
+
+
+def test_a_missing_database_a_lock_and_a_full_disk_are_not_ready(
+    client: FlaskClient, store: sqlite3.Connection, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "WRITE_PATIENCE_MS", 10)
+    monkeypatch.setattr(health, "LEAST_FREE_BYTES", 2**62)
+    store.execute("begin immediate")
+    checks = client.get("/readyz").get_json()["checks"]
+    assert checks["write"] == "locked by another program"
+    assert "are free; expected" in checks["disk"]
+    store.execute("rollback")
+    database.unlink()
+    checks = client.get("/readyz").get_json()["checks"]
+    assert (checks["read"], checks["write"]) == ("missing", "missing")
+    assert str(database) not in client.get("/readyz").text
+
+
+def log_lines(app: Flask, database: Path, capfd: pytest.CaptureFixture[str], log_format: str, path: str) -> str:
+    settings = Settings(db=str(database), log_format=log_format, trusted_proxies=1)
+    app.config["COMPILEBOARD"] = settings
+    headers = {"X-Request-Id": "abc-1", "Authorization": "Bearer cb_0123456789_secretsecret"}
+    answer = app.test_client().get(path, headers=headers)
+    app.config["COMPILEBOARD"] = replace(settings, log_format="none", trusted_proxies=0)
+    assert answer.headers["X-Request-Id"] == "abc-1"
+    return capfd.readouterr().err
+
+
+def test_a_line_tells_a_request_and_no_secret(
+    shared_app: Flask, database: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    line = log_lines(shared_app, database, capfd, "json", "/runs?q=query")
+    values = json.loads(line)
+    assert (values["route"], values["status"], values["request_id"]) == ("/runs", 401, "abc-1")
+    line += log_lines(shared_app, database, capfd, "text", "/runs/a%0Ab?q=private")
+    assert line.count("\n") == 2
+    assert "secretsecret" not in line and "query" not in line and "private" not in line
+    assert 'path="/runs/a\\nb"' in line
+
+
+def test_a_failure_is_one_line_of_json(capfd: pytest.CaptureFixture[str], database: Path) -> None:
+    from compileboard.app import create_app
+
+    app = create_app(Settings(db=str(database), log_format="json"))
+    app.add_url_rule("/broken", view_func=lambda: 1 // 0)
+    app.config["PROPAGATE_EXCEPTIONS"] = False
+    assert app.test_client().get("/broken").status_code == 500
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [line["level"] for line in lines] == ["error", "info"]
+    assert "ZeroDivisionError" in lines[0]["exception"]
+    assert lines[0]["request_id"] == lines[1]["request_id"]
+
+
+def test_another_format_is_refused() -> None:
+    with pytest.raises(SettingError, match="expected none, text or json"):
+        load_settings({"COMPILEBOARD_LOG_FORMAT": "xml"})
