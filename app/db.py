@@ -36,6 +36,17 @@ def get_reader() -> sqlite3.Connection:
     return reader
 
 
+def renew_reader() -> sqlite3.Connection:
+    """Return this request's connection as of now: what it has read holds nothing of the database any more.
+
+    Raises: StoreError as get_reader does.
+    """
+    reader = get_reader()
+    reader.execute("rollback")
+    reader.execute("begin")
+    return reader
+
+
 def get_engine() -> Engine:
     """Return what holds the tables across runs, over this request's connection.
 

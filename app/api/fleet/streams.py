@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from flask import Response, current_app, request
 
 from compileboard.app.api.answers import PageQuery, operation
-from compileboard.app.db import close_reader, get_reader, get_settings
+from compileboard.app.db import get_reader, get_settings, renew_reader
 from compileboard.app.push.body import check_checksum, receive_body
 from compileboard.app.push.rates import RateLimit
 from compileboard.app.push.refusals import PushRefused
@@ -82,7 +81,7 @@ def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
         raise PushRefused(400, f"Upload-Offset: expected a number of bytes, got {offset[:40]!r}.")
     plain = _receive(LARGEST_BODY_BYTES, LARGEST_PLAIN_BYTES)
     check_checksum(request.headers.get("Upload-Checksum"), plain)
-    return _answer(204, describe_place(append_lines(_reopen_reader, _store, find, int(offset), plain)))
+    return _answer(204, describe_place(append_lines(renew_reader, _store, find, int(offset), plain)))
 
 
 @operation("/texts/missing", method="POST", body=TextQuestion)
@@ -134,20 +133,15 @@ def _receive(most_bytes: int, most_plain_bytes: int) -> bytes:
         raise PushRefused(
             429, f"Expected {bytes_per_min // MIB:,} MiB a minute at most. Wait {wait_s} s.", retry_after_s=wait_s
         )
-    close_reader()
+    renew_reader()
     plain = receive_body(request.environ, most_bytes, most_plain_bytes)
     rates.take(client, len(plain), bytes_per_min)
     return plain
 
 
-def _reopen_reader() -> sqlite3.Connection:
-    close_reader()
-    return get_reader()
-
-
 def _store(job: Callable[[StreamWriter], Result]) -> Result:
     """Wait for the thread that writes; another request is worked on meanwhile."""
-    close_reader()
+    renew_reader()
     settings = get_settings()
     future = get_writer_thread(settings.db, settings.push_queue).submit(job)
     connection = request.environ.get("gunicorn.socket")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import random
 import sqlite3
+import threading
 import zlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from compileboard.app.api.fleet import streams
+from compileboard.app.push import writing
 from compileboard.app.push.rates import RateLimit
 from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunStarted
 from compileboard.collectors.store.connection import open_writer
@@ -205,11 +209,55 @@ def test_a_token_may_send_so_much_in_a_minute(
 def test_a_locked_database_is_told(
     client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "compileboard.app.push.writing.open_writer", lambda path, **_: open_writer(path, busy_timeout_ms=1)
-    )
+    monkeypatch.setattr(writing, "open_writer", lambda path, **_: open_writer(path, busy_timeout_ms=1))
     store.execute("begin immediate")
     response = patch(client, STREAM.lines)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
     store.execute("rollback")
     assert patch(client, STREAM.lines).status_code == 204
+
+
+def test_a_full_disk_is_told(client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_small(path: str, **_: Any) -> sqlite3.Connection:
+        connection = open_writer(path)
+        (page_count,) = connection.execute("pragma page_count").fetchone()
+        connection.execute(f"pragma max_page_count = {page_count}")
+        return connection
+
+    text = random.Random(0).randbytes(100_000)
+    with monkeypatch.context() as full:
+        full.setattr(writing, "open_writer", open_small)
+        response = client.put(f"/api/v1/texts/{digest_of(text)}", data=text)
+    assert (response.status_code, response.headers["Retry-After"]) == (507, "5")
+    assert "full" in json_of(response)["error"]
+    assert client.put(f"/api/v1/texts/{digest_of(text)}", data=text).status_code == 201
+
+
+def test_more_than_may_wait_is_told_to_come_later(client: FlaskClient, shared_app: Flask, database: Path) -> None:
+    thread = writing.get_writer_thread(str(database), 1)
+    release = threading.Event()
+    waiting = [thread.submit(lambda _writer: release.wait(30)) for _ in range(2)]
+    response = patch(client, STREAM.lines)
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+    release.set()
+    assert all(future.result() for future in waiting)
+    assert patch(client, STREAM.lines).status_code == 204
+
+
+def test_two_requests_of_a_stream_at_once_store_it_once(
+    client: FlaskClient, shared_app: Flask, store: sqlite3.Connection
+) -> None:
+    statuses: list[int] = []
+    at_once = threading.Barrier(4)
+
+    def send() -> None:
+        at_once.wait()
+        statuses.append(patch(shared_app.test_client(), STREAM.lines).status_code)
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [204] * 4
+    assert (count(store, "events"), count(store, "streams")) == (2, 1)
