@@ -43,8 +43,8 @@ class Room:
         if time.monotonic() - self._measured_s >= MEASURE_S:
             self._measure()
         if self._used_bytes + size_bytes > self.most_bytes:
-            self._measure()
-            self.drop_texts(self._used_bytes + size_bytes - self.most_bytes)
+            # More than is needed: to list and sort all that waits takes long.
+            self.drop_texts(max(self._used_bytes + size_bytes - self.most_bytes, self.most_bytes // 20))
         if self._used_bytes + size_bytes > self.most_bytes:
             return False
         self._used_bytes += size_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tools.observed import Workplace, wait_for
+from tests.unit.push.push_server import push_server
 
 pytestmark = pytest.mark.torch
 
@@ -211,3 +212,26 @@ def test_a_database_or_home_that_cannot_be_written_is_a_warning_and_the_run_wait
             and not workplace.spools
         )
     )
+
+
+PUSHED = """
+import sys
+import torch
+import compileboard
+run = compileboard.install(server=sys.argv[1], name="pushed")
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+compileboard.uninstall()
+print(run)
+"""
+
+
+def test_a_process_is_pushed_without_a_database(workplace: Workplace) -> None:
+    with push_server() as server:
+        done = workplace.plain(workplace.write(PUSHED), server.address)
+        assert (done.returncode, done.stderr) == (0, "")
+        run_id = done.stdout.split()[1]
+        assert done.stdout == f"run {run_id} (pushed): pushed to {server.address}/runs/{run_id}\n"
+        wait_for(lambda: not any((workplace.home / "outbox").glob("*/*")))
+        kinds = [event.KIND for event in server.read(run_id)[0]]
+    assert {"run_started", "process_started", "compile_started", "compiled", "run_ended"} <= set(kinds)
+    assert not list(workplace.folder.glob("*.db"))

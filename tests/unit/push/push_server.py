@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,8 +28,10 @@ class PushServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.streams: dict[tuple[str, str], bytearray] = {}
         self.texts: dict[str, bytes] = {}
         self.dropped: list[str] = []
@@ -162,9 +165,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def push_server(port: int = 0) -> Iterator[PushServer]:
+def push_server(port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[PushServer]:
     """Serve until the block ends."""
-    with PushServer(port) as server:
+    with PushServer(port, tls) as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         serving.start()
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +15,7 @@ from compileboard.collectors.contract.events import ArtifactSeen, CompileStarted
 from compileboard.collectors.pipeline import outbox_sink
 from compileboard.collectors.pipeline.outbox_sink import OutboxSink
 from compileboard.collectors.pipeline.source import EventBatch
-from compileboard.collectors.push import sender
+from compileboard.collectors.push import outbox, sender
 from compileboard.collectors.push.outbox import list_waiting
 from compileboard.collectors.push.sender import Sender, read_status
 from compileboard.collectors.push.target import Target
@@ -216,3 +218,32 @@ def test_a_sender_without_a_token_says_what_to_do_and_ends(tmp_path: Path, serve
     assert run_sender(tmp_path, COMPILEBOARD_TOKEN=server.token)
     assert server.read("RUN")[0] == make_events(1)
     assert server.token not in error
+
+
+def test_a_full_disk_leaves_whole_lines_and_counts_the_others(
+    tmp_path: Path, server: PushServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, write = open_sink(tmp_path, server), os.write
+    room_bytes = 1000
+
+    def write_until_full(descriptor: int, data: bytes) -> int:
+        nonlocal room_bytes
+        if room_bytes <= 0:
+            raise OSError(errno.ENOSPC, "full")
+        written = write(descriptor, data[:room_bytes])
+        room_bytes -= written
+        return written
+
+    with monkeypatch.context() as full:
+        full.setattr(outbox.os, "write", write_until_full)
+        sink.ingest(EventBatch(make_events(50)))
+    assert 0 < sink.event_count < 50
+    assert sink.lost_count == 50 - sink.event_count
+    sink.ingest(EventBatch(make_events(5, 100)))
+    sink.finish()
+    sink.close()
+    send(tmp_path, server)
+    received, marks = server.read("RUN")
+    assert received == make_events(sink.event_count - 5) + make_events(5, 100)
+    assert isinstance(marks[-1], StreamEnd)
+    assert marks[-1].lost_count == sink.lost_count
