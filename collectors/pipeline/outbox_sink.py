@@ -71,7 +71,8 @@ class OutboxSink:
         self._logs: dict[str, LogRead] = {}
         self._traces: dict[str, list[str]] = {}
         self._write([dump_mark(Beat(VERSION))])
-        spawn_sender(root)
+        with suppress(OSError):  # tried again with each sign of life
+            spawn_sender(root)
 
     @classmethod
     def open(cls, root: Path, run_id: str, target: Target, most_bytes: int) -> OutboxSink:

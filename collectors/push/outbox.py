@@ -308,8 +308,10 @@ class Waiting:
 
     def write_sent(self, state: SentState) -> None:
         """Save how far it was sent; segments that are sent whole go, but for the last."""
+        temporary = self.folder / f".{self.name}.sent"
         with suppress(OSError):
-            (self.folder / f"{self.name}.sent").write_text(json.dumps(asdict(state)), encoding="ascii")
+            temporary.write_text(json.dumps(asdict(state)), encoding="ascii")
+            os.replace(temporary, self.folder / f"{self.name}.sent")
         segments = self.list_segments()
         for (_, path), (end, _) in pairwise(segments):
             if end <= state.offset:

@@ -23,6 +23,7 @@ from compileboard.start import own_command
 IDLE_S, LINGER_S = 0.25, 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
 GIVE_UP_S = 24 * 3600.0  # without an answer and without a writer; the next command starts it again
+LOCK_TRIES, LOCK_PAUSE_S = 5, 0.02
 LOCK_NAME, STATUS_NAME = "sender.lock", "sender.json"
 
 
@@ -238,6 +239,11 @@ def send_all(root: Path) -> int:
     """Send what waits in an outbox, if no other process does; 1 if something is left."""
     while True:
         lock = _take_lock(root)
+        for _ in range(LOCK_TRIES):  # who looks whether anybody sends holds it for a moment
+            if lock is not None:
+                break
+            time.sleep(LOCK_PAUSE_S)
+            lock = _take_lock(root)
         if lock is None:
             return 0
         try:
