@@ -73,6 +73,8 @@ def await_delivery(root: Path, run_ids: list[str], server: str, most_s: float = 
 
 def describe_delivery(root: Path, run_id: str, server: str) -> str:
     """Wait for a run's delivery and return in one line what became of it."""
+    with suppress(OSError):
+        spawn_sender(root)  # it may have been killed
     if await_delivery(root, [run_id], server):
         return f"pushed to {server}/runs/{run_id}"
     waiting_bytes = sum(run.waiting_bytes for run in list_waiting_runs(root) if run.run_id == run_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import socket
 import sys
 import time
@@ -93,6 +96,22 @@ def test_a_server_that_dies_while_the_program_runs_gets_every_event_once(workpla
         wait_for(lambda: is_empty(workplace), 60)
         (run_id,) = {run_id for run_id, _ in second.streams}
         assert count_compiles(second, run_id) == 100
+
+
+def test_a_sender_that_is_killed_is_followed_by_another_and_nothing_comes_twice(
+    workplace: Workplace, server: PushServer
+) -> None:
+    command = ("run", "--server", server.address, "--", sys.executable, SPOOLING, "100", "0.02")
+    started = workplace.start_command(*command)
+    wait_for(lambda: server.streams)
+    status = json.loads((workplace.home / "outbox" / "sender.json").read_text())
+    os.kill(status["pid"], signal.SIGKILL)
+    assert started.wait(60) == 0
+    wait_for(lambda: is_empty(workplace))
+    ((run_id, _stream),) = server.streams
+    events = server.read(run_id)[0]
+    assert count_compiles(server, run_id) == 100
+    assert len([event for event in events if isinstance(event, CompileStarted)]) == 100
 
 
 def test_the_token_is_in_no_file_and_no_line(workplace: Workplace, server: PushServer) -> None:

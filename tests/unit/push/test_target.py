@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import socketserver
 import ssl
 import subprocess
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,6 +17,32 @@ from compileboard.collectors.cli.main import main
 from compileboard.collectors.push.client import Client, ServerAway
 from compileboard.collectors.push.target import Target, TargetError, check_server
 from tests.unit.push.push_server import push_server
+
+
+class Tunnel(socketserver.StreamRequestHandler):
+    """A proxy that takes CONNECT."""
+
+    heads: ClassVar[list[str]] = []
+
+    def handle(self) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self.rfile.readline()
+        self.heads.append(head.decode())
+        host, _, port = self.heads[-1].split()[1].partition(":")
+        with socket.create_connection((host, int(port))) as server:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            back = threading.Thread(target=pipe, args=(server, self.connection), daemon=True)
+            back.start()
+            pipe(self.connection, server)
+            back.join()
+
+
+def pipe(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while block := source.recv(65536):
+            target.sendall(block)
+        target.shutdown(socket.SHUT_WR)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +117,17 @@ def test_a_certificate_is_verified_and_its_authority_can_be_named(
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with closing(Client(target, {})) as client:
             assert client.ask_health().status == 200
+        for name in ("NO_PROXY", "no_proxy", "https_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel) as proxy:
+            threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True).start()
+            monkeypatch.setenv("HTTPS_PROXY", f"http://someone:word@127.0.0.1:{proxy.server_address[1]}")
+            with closing(Client(target, {"COMPILEBOARD_TOKEN": "cb_1"})) as client:
+                assert client.ask_health().status == 200
+            proxy.shutdown()
+        assert Tunnel.heads[0].startswith(f"CONNECT localhost:{server.server_port} ")
+        assert "Proxy-Authorization: Basic c29tZW9uZTp3b3Jk" in Tunnel.heads[0]
+        assert "cb_1" not in Tunnel.heads[0]
 
 
 def test_a_redirect_is_not_followed_with_a_token() -> None:
