@@ -26,6 +26,7 @@ ENDINGS = {
     "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),
     "restarted": Word("restarted", "busy", "Compiled after at least one restart."),
     "broke": Word("broke and resumed", "warn", "A graph break split the function. The rest is compiled separately."),
+    "loaded": OUTCOMES["loaded"],
     "empty": Word("empty", "quiet", "The function has no tensor operation to compile."),
     "skipped": OUTCOMES["skipped"],
     "failed": OUTCOMES["failed"],
@@ -33,7 +34,9 @@ ENDINGS = {
     "started": Word("not finished", "busy", "dynamo began to trace the frame; no record of its end came."),
     "announced": OUTCOMES["announced"],
 }
-LEGEND = tuple(ENDINGS[key] for key in ("ok", "restarted", "broke", "empty", "skipped", "failed", "recompile_limit"))
+LEGEND = tuple(
+    ENDINGS[key] for key in ("ok", "restarted", "broke", "loaded", "empty", "skipped", "failed", "recompile_limit")
+)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ PHASES = (
 
 OUTCOMES = {
     "compiled": Word("compiled", "good", "Compiled code was produced."),
+    "loaded": Word("loaded", "good", "Code of an earlier process came from a saved package."),
     "empty": Word("empty", "quiet", "The function has no tensor operation to compile."),
     "failed": Word("failed", "bad", "The compile raised an exception."),
     "skipped": Word("skipped", "warn", "The function fell back to eager."),

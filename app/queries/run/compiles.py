@@ -16,9 +16,20 @@ from compileboard.collectors.contract.compile_labels import build_label, label_f
 from compileboard.collectors.store.causes import Caller, find_caller
 from compileboard.collectors.store.process_names import load_process_names
 
-OUTCOMES = ("compiled", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
+OUTCOMES = ("compiled", "loaded", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
 # How a compile ended, told finer than by its outcome: whether it went on after a graph break, or began again.
-ENDINGS = ("ok", "restarted", "broke", "empty", "skipped", "failed", "recompile_limit", "started", "announced")
+ENDINGS = (
+    "ok",
+    "restarted",
+    "broke",
+    "loaded",
+    "empty",
+    "skipped",
+    "failed",
+    "recompile_limit",
+    "started",
+    "announced",
+)
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
 
 # What the table may be ordered by, never null: its column, its type and its field of a row, empty where that is None.

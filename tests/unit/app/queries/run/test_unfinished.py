@@ -89,6 +89,19 @@ def test_cut_log_names_the_open_phases(client: FlaskClient, store: sqlite3.Conne
     assert ">0 µs<" not in page  # the last record began that phase: nobody knows for how long it was open
 
 
+def test_code_that_came_from_a_saved_package_is_no_unfinished_compile(
+    client: FlaskClient, database: Path, store: sqlite3.Connection, tmp_path: Path
+) -> None:
+    log = lzma.decompress((DATA / "trace" / "torch2.13-precompile.log.xz").read_bytes())
+    (tmp_path / "second.log").write_bytes(log)
+    import_paths([str(tmp_path / "second.log")], str(database), LoadOptions(name="p"), print_line=lambda _line: None)
+    rows = store.execute("select run_id, outcome, resumed_at from compiles order by id").fetchall()
+    assert [(row["outcome"], row["resumed_at"]) for row in rows] == [("loaded", None), ("loaded", 20)]
+    assert _read_run(client, rows[0]["run_id"])["problems"] == []
+    page = client.get(f"/runs/{rows[0]['run_id']}?tab=compiles&ending=loaded").text
+    assert "loaded" in page and "not finished" not in page
+
+
 def test_killed_run_draws_no_chart_of_compiles_without_a_time(client: FlaskClient, store: sqlite3.Connection) -> None:
     _record_killed_run(store)
     page = client.get(f"/runs/{RUN}?tab=compiles").text
