@@ -24,6 +24,7 @@ from compileboard.collectors.store.connection import open_writer
 from tests.tools.json_schema import list_faults
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
+from tests.unit.app.api.test_push import STREAM, patch
 from tests.unit.app.benched import RUNS as BENCHED
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.deleted import delete_and_audit
@@ -61,6 +62,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     slot = ImportQueue(str(path)).enqueue("ddp.tar.gz", most_receiving=1, most_waiting=1)
     slot.save(state="done")
     slot.close()
+    assert patch(create_app(Settings(db=str(path))).test_client(), STREAM.lines).status_code == 204
     return path
 
 
