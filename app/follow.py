@@ -69,6 +69,7 @@ def follow(
         sys.stderr.write(f"compileboard: {error.filename} cannot be made ({error.strerror})\n")
         return REFUSED
     with lease:
+        lease.renew()
         _work(path, rules_path, environ, wait, lease, prune_after_days)
     return 0
 

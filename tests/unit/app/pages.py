@@ -71,7 +71,7 @@ def _compare_runs(reader: sqlite3.Connection) -> list[str]:
 
 
 def _health(_reader: sqlite3.Connection) -> list[str]:
-    return ["/healthz", "/readyz", "/metrics"]
+    return ["/healthz", "/metrics"]
 
 
 list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
