@@ -74,6 +74,7 @@ class PushServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body of an answer are two writes
     server: PushServer
 
     def log_message(self, format: str, *args: Any) -> None:
