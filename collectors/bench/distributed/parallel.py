@@ -81,24 +81,26 @@ class RankWorkbench(Workbench):
     def compile(self, step: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
         """Compile a step, and keep it for what is counted afterwards.
 
-        Of FSDP2 the module alone: dynamo would follow the step into its hooks, which gather and free parameters while
-        backward runs; torch 2.11 then fails ("modified by an inplace operation").
+        Of FSDP2 the sharded parts alone, as its tutorials do: dynamo would follow the step into the hooks that gather
+        and free parameters while backward runs; torch 2.11 then fails ("modified by an inplace operation").
         """
-        self.compiled = self._compile_module(step, changes) if self.settings.fsdp else super().compile(step, **changes)
+        self.compiled = self._compile_parts(step, changes) if self.settings.fsdp else super().compile(step, **changes)
         return self.compiled
 
-    def _compile_module(self, step: Callable[..., Any], changes: dict[str, Any]) -> Callable[..., Any]:
-        """Return the step with its module compiled, as `Module.compile` does, for as long as a call takes."""
+    def _compile_parts(self, step: Callable[..., Any], changes: dict[str, Any]) -> Callable[..., Any]:
+        """Return the step with what each part computes between its hooks compiled, for as long as a call takes."""
         calls: dict[nn.Module, Callable[..., Any]] = {}
 
         def compiled(module: nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
-            if module not in calls:
-                calls[module] = super(RankWorkbench, self).compile(module._call_impl, **changes)
-            module._compiled_call_impl = calls[module]
+            for part in list_sharded(module):
+                if part not in calls:  # not `Module.compile`, which compiles nothing of a part that is torch's own class
+                    calls[part] = super(RankWorkbench, self).compile(part.forward, **changes)
+                part.forward = calls[part]
             try:
                 return step(module, inputs, collect_outputs=collect_outputs)
             finally:
-                module._compiled_call_impl = None
+                for part in list_sharded(module):
+                    del part.forward  # the class's own again
 
         return compiled
 
@@ -193,6 +195,11 @@ def shard(module: nn.Module, device: str) -> nn.Module:
     for part in (*list_parts(module), module):
         fully_shard(part, mesh=mesh)
     return module
+
+
+def list_sharded(module: nn.Module) -> list[nn.Module]:
+    """List what `shard` sharded by itself, and the whole."""
+    return [part for part in module.modules() if hasattr(part, "unshard")]  # the base that fully_shard adds
 
 
 def list_parts(root: nn.Module) -> list[nn.Module]:
