@@ -15,6 +15,7 @@ from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import (
     FIRST,
     FIRST_CALL,
+    LOAD,
     SECOND,
     WARM,
     CompileTime,
@@ -63,7 +64,7 @@ def measure_second_processes(
         return done
     quick = Task(task.experiment, task.ref, replace(task.settings, quick=True, repeat=1))
     shared = {CACHE_VARIABLE: str(cache_folder(folder, environment("")))}
-    outcome, samples = done.outcome, []
+    outcome, samples, loads_s = done.outcome, [], []
     for _ in range(1 if task.settings.quick else task.settings.compile_repeats):
         clear(folder / second.suffix)
         again = run_task(
@@ -77,10 +78,11 @@ def measure_second_processes(
             samples.append(latency_s)
         if second is PRECOMPILED:
             if (load_s := again.outcome.values.get("load_latency")) is not None:
-                outcome.values["load_latency"] = load_s
+                loads_s.append(load_s)
             if (error := again.outcome.values.get("output_error")) is not None:  # the worse of both processes
                 outcome.values["output_error"] = max(error, outcome.values.get("output_error", 0.0))
             outcome.facts["second_process_graph_count"] = int(again.outcome.values.get("unique_graphs", 0))
     add_samples(outcome, second.adds, samples)
+    add_samples(outcome, LOAD, loads_s)
     outcome.facts["warm_compile"] = "each in a process of its own, with the first one's caches"
     return done

@@ -34,9 +34,9 @@ from compileboard.collectors.bench.worker.exporting import (
 )
 from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.mismatch import describe_difference, output_error
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.outcome import LOAD, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.statistics import summarize
-from compileboard.collectors.bench.worker.timing import TimedCall, resize_batch, take_turns
+from compileboard.collectors.bench.worker.timing import TimedCall, resize_batch, take_turns, time_loads
 from compileboard.collectors.bench.worker.workbench import (
     WARM_UPS,
     StageFailed,
@@ -151,6 +151,8 @@ def _measure(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) 
     outcome.repeats = timed.repeats
     outcome.facts["phases_s"] = read_phases()
     add_peaks(outcome, peaks, first=False)
+    with failing_as("fail_to_run"):
+        add_samples(outcome, LOAD, time_loads(bench, lambda: torch._inductor.aoti_load_package(str(package.path))))
 
 
 def _check_batch(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) -> dict[str, Any] | None:

@@ -21,11 +21,12 @@ from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.worker.exporting import describe_failure, dynamic_shapes, export_module, is_of_user
 from compileboard.collectors.bench.worker.judging import judge
-from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
+from compileboard.collectors.bench.worker.outcome import COLD, LOAD, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.statistics import summarize
-from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
+from compileboard.collectors.bench.worker.timing import TimedCall, take_turns, time_loads
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as
 
+FILE = "model.onnx"
 LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 # Types by onnxruntime's name: torch's, and ONNX's number for it.
@@ -71,10 +72,13 @@ def run(bench: Workbench) -> ExperimentOutcome:
             bench.warm_up(made[0].step, bench.module)
             sides = TimedCall(step, bench.module, eagerly), TimedCall(made[0].step, bench.module)
             turns = take_turns(bench, *sides)
+            loads_s = time_loads(bench, lambda: _load(bench.stages.folder / FILE, bench.settings.device))
         timed = summarize(turns.fault_values(), turns.repeats)
         outcome.repeats = timed.repeats
-        values |= timed.values
-    outcome.values |= values
+        outcome.values |= values | timed.values
+        add_samples(outcome, LOAD, loads_s)
+    else:
+        outcome.values |= values
     return outcome
 
 
@@ -169,9 +173,9 @@ def _make_model(bench: Workbench, values: dict[str, float], facts: dict[str, Any
         values["export_latency"] = time.perf_counter() - begin_s
         facts |= {"node_count": len(list(program.model.graph)), "opset": program.model.opset_imports.get("")}
         stage = "load"
-        path = bench.stages.folder / "model.onnx"
+        path = bench.stages.folder / FILE
         program.save(str(path))
-        values["package_bytes"] = float(sum(file.stat().st_size for file in path.parent.glob("model.onnx*")))
+        values["package_bytes"] = float(sum(file.stat().st_size for file in path.parent.glob(f"{FILE}*")))
         begin_s = time.perf_counter()
         session = _load(path, bench.settings.device)
         values["load_latency"] = time.perf_counter() - begin_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import time
 from collections.abc import Callable
@@ -110,6 +111,22 @@ def take_turns(bench: Workbench, eager: TimedCall, compiled: TimedCall, *, input
             with side.context():
                 turns.add(name, time_call(bench, side.step, side.module, now))
     return turns
+
+
+def time_loads(bench: Workbench, load: Callable[[], Any]) -> list[float]:
+    """Return what loads took after the first, which pays for libraries and the disk. One is freed before the next.
+
+    Units: seconds.
+    """
+    loads_s = []
+    for _ in range(1 if bench.settings.quick else bench.settings.compile_repeats):
+        begin_s = time.perf_counter()
+        loaded = load()
+        bench.synchronize()
+        loads_s.append(time.perf_counter() - begin_s)
+        del loaded
+        gc.collect()
+    return loads_s
 
 
 def vary_batch(bench: Workbench, eager: Callable[..., Any], compiled: Callable[..., Any]) -> dict[str, Any]:

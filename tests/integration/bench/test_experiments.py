@@ -175,7 +175,7 @@ def test_an_onnx_model_is_judged_and_timed(measured: Any) -> None:
     values = outcome["values"]
     assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass") and values["output_error"] < 1e-5
     assert values["package_bytes"] > 100 and values["export_latency"] > values["load_latency"] > 0
-    assert [len(samples) for samples in outcome["repeats"].values()] == [3, 3]
+    assert [len(samples) for samples in outcome["repeats"].values()] == [3, 3, 1]  # quick: one load
     assert outcome["facts"]["export"]["node_count"] >= 1
 
 

@@ -90,10 +90,10 @@ def test_a_package_is_judged_timed_and_tried_with_another_batch(measured: Any) -
     outcome = measured(FINE, "aot_inductor")
     assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass")
     values, facts = outcome["values"], outcome["facts"]
-    assert len(outcome["repeats"]["eager"]) == len(outcome["repeats"]["compiled"]) == 3
+    assert [len(outcome["repeats"][name]) for name in ("eager", "compiled", "load_s")] == [3, 3, 1]  # quick
     assert {"speedup", "abs_latency", "eager_latency", "eager_peak_mem", "dynamo_peak_mem"} <= values.keys()
-    compile_s = values["compilation_latency"] - values["export_latency"] - values["load_latency"]
-    assert compile_s == pytest.approx(facts["export"]["compile_s"], abs=1e-3) and compile_s > 0
+    first_load_s = values["compilation_latency"] - values["export_latency"] - facts["export"]["compile_s"]
+    assert first_load_s > 0 and values["load_latency"] == outcome["repeats"]["load_s"][0] > 0
     assert values["package_bytes"] > 10_000 and values["output_error"] < 1e-5
     check = facts["batch_check"]
     assert check["batch_size"] == 5 and check["unchecked"]["status"] == "wrong"

@@ -46,3 +46,4 @@ def test_a_file_compiled_ahead_is_judged_loaded_and_called(results: Results) -> 
     result = results["Fine", "aot_precompile"]
     assert (result.status, result.accuracy) == ("measured", "pass") and result.values["package_bytes"] > 1000
     assert 0 < result.values["load_latency"] <= result.values["second_process_latency"]
+    assert result.repeats["load_s"] == [result.values["load_latency"]]
