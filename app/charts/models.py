@@ -127,33 +127,33 @@ def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Cha
 
 
 def chart_scaling(results: Sequence[DistributedResult]) -> Chart | None:
-    """Chart the efficiency by ranks, a line a way; none where that is fewer than three points with one process."""
+    """Chart the efficiency by ranks, a line a way and configuration; none where none has three points."""
     points: dict[str, dict[int, float]] = {}
     for result in results:
         if result.scaling_efficiency is not None:
-            points.setdefault(result.way, {1: 1.0})[result.world_size] = result.scaling_efficiency
+            points.setdefault(result.line, {1: 1.0})[result.world_size] = result.scaling_efficiency
     if max(map(len, points.values()), default=0) < _FEWEST_SIZES:
         return None
     traces = [
         {
             "type": "scatter",
             "mode": "lines+markers",
-            "name": way,
-            "x": sorted(of_way),
-            "y": [float(f"{100 * of_way[size]:.4g}") for size in sorted(of_way)],
+            "name": name,
+            "x": sorted(of_line),
+            "y": [float(f"{100 * of_line[size]:.4g}") for size in sorted(of_line)],
             "meta": {"color": f"series-{number % 7 + 1}"},
             "marker": {"size": 7},
             "line": {"width": 1.5},
             "hovertemplate": "%{x} ranks: %{y}%<extra></extra>",
         }
-        for number, (way, of_way) in enumerate(points.items())
+        for number, (name, of_line) in enumerate(points.items())
     ]
-    sizes = sorted({size for of_way in points.values() for size in of_way})
+    sizes = sorted({size for of_line in points.values() for size in of_line})
     layout = {
         "xaxis": {"type": "log", "tickvals": sizes, "ticktext": list(map(str, sizes)), "showgrid": False},
         "yaxis": {"rangemode": "tozero", "nticks": 6, "ticksuffix": "%"},
     }
-    rows = [[way, size, f"{share:.1%}"] for way, of_way in points.items() for size, share in sorted(of_way.items())]
+    rows = [[name, size, f"{share:.1%}"] for name, of_line in points.items() for size, share in sorted(of_line.items())]
     columns = [("Way", False), ("Ranks", True), ("Efficiency", True)]
     note = "samples per second ÷ ranks × those of one process"
     return Chart("scaling-chart", "Scaling efficiency", finish(traces, **layout), columns, rows, note, "s")

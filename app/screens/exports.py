@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import shlex
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any
 
 from compileboard.app.analysis.models.backends import split_backend
 from compileboard.app.analysis.models.labels import describe_experiment, describe_status
 from compileboard.app.analysis.models.matrix import describe_result
-from compileboard.app.analysis.models.series import ModelSeries
+from compileboard.app.analysis.models.series import SEPARATOR, ModelSeries, label_fields
 from compileboard.app.queries.fields import Count
 from compileboard.app.queries.run.models import get_result_parts
 from compileboard.collectors.store.rollups.results import EXPORTS, ExperimentResult
@@ -130,6 +130,7 @@ class DistributedResult:
 
     model: Annotated[str, "The model's name."]
     way: Annotated[str, "How: `ddp, ddp_optimizer`, `fsdp2`."]
+    line: Annotated[str, "The way, and what tells its configuration from the model's others in it, but for the ranks."]
     world_size: Annotated[Count, "Ranks."]
     configuration: Annotated[str, "The configuration."]
     run_id: Annotated[str, "The run that it is of."]
@@ -167,7 +168,15 @@ def build_distributed(reader: sqlite3.Connection, series: Iterable[ModelSeries],
         if one_series.fields["suite"] == suite and one_series.fields["world_size"] > 1
     ]
     results = [_make_distributed(reader, one_series) for one_series in several[:MOST_RESULTS]]
-    return sorted(results, key=lambda result: (result.way, result.world_size))
+    return sorted(_name_lines(results), key=lambda result: (result.way, result.line, result.world_size))
+
+
+def _name_lines(results: Sequence[DistributedResult]) -> Iterator[DistributedResult]:
+    parts = [result.line.split(SEPARATOR) for result in results]
+    for result, own in zip(results, parts):
+        others = [line for other, line in zip(results, parts) if other.way == result.way]
+        apart = [part for part in own if any(part not in line for line in others)]
+        yield replace(result, line=f"{result.way}: {SEPARATOR.join(apart)}" if apart else result.way)
 
 
 def _find_newest(series: ModelSeries, experiment: str) -> ExperimentResult | None:
@@ -239,6 +248,7 @@ def _make_distributed(reader: sqlite3.Connection, series: ModelSeries) -> Distri
     return DistributedResult(
         model=result.model,
         way=", ".join(_list_ways(how, series.fields["backend"] or "")) or "not recorded",
+        line=label_fields(series.fields | {"world_size": 1}),
         world_size=result.world_size,
         configuration=series.label,
         run_id=result.run_id,

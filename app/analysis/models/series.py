@@ -31,6 +31,7 @@ def read_name(written: str) -> str:
 
 # What tells two series of a model apart; the address of a series has these.
 FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
+SEPARATOR = " · "
 Pair = tuple[ResultRow, tuple[ExperimentResult, ...]]
 
 
@@ -77,7 +78,7 @@ def label_fields(fields: Mapping[str, Any]) -> str:
     labels += ["dynamic shapes" if fields["dynamic"] else None]
     labels += [f"batch {fields['batch_size']}" if fields.get("batch_size") is not None else None]
     labels += [f"{fields['world_size']} ranks" if fields["world_size"] > 1 else None]
-    return " · ".join(str(word) for word in labels if word) or "not described"
+    return SEPARATOR.join(str(word) for word in labels if word) or "not described"
 
 
 def query_fields(fields: Mapping[str, Any]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from dataclasses import replace
 
 import plotly.graph_objects as go
 import pytest
@@ -143,6 +144,16 @@ def test_the_scaling_chart_has_a_line_a_way_from_one_process_on(reader: sqlite3.
     (xs, ys), (_sizes, of_fsdp) = lines["ddp, ddp_optimizer"], lines["fsdp2"]
     assert (xs, [round(y) for y in ys], [round(y) for y in of_fsdp]) == ([1, 2, 3], [100, 59, 26], [100, 52])
     assert chart_scaling(results[-1:]) is None
+
+
+def test_two_configurations_of_one_way_are_two_lines(client: FlaskClient, store: sqlite3.Connection) -> None:
+    recorded = [event for event in list_distributed() if event.backend and "ddp=" in event.backend]
+    add_results(store, "RUN", *recorded, *(replace(event, device="cuda", hardware="H200") for event in recorded))
+    series = split_series(list_history(SqliteEngine(store), "mlp"))
+    chart = chart_scaling(build_distributed(store, series, "builtin"))
+    assert chart is not None and len(chart.figure["data"]) == 2
+    assert any(line["name"] == "ddp, ddp_optimizer: H200" for line in chart.figure["data"])
+    assert "ddp, ddp_optimizer: H200, 2 ranks, by rank" in read_panel(client, "/models/mlp", "distributed")
 
 
 @pytest.mark.usefixtures("suite")
