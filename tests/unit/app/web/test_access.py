@@ -355,7 +355,7 @@ def test_no_address_is_open_by_mistake(serve: Serve, store: sqlite3.Connection, 
             elif sender.status_code != 403 and rule.rule != "/login":
                 ingest_rules.add(f"{method} {rule.rule}")
             anyone.close(), sender.close()
-    assert open_rules == {"/healthz", "/login", "/logout", "/static/<path:filename>"}
+    assert open_rules == {"/healthz", "/readyz", "/login", "/logout", "/static/<path:filename>"}
     assert ingest_rules == {
         "POST /api/v1/imports",
         *(f"{method} /api/v1/imports/<import_id>" for method in ("GET", "HEAD")),
