@@ -16,7 +16,7 @@ from compileboard.collectors.store.streams.lines import (
     read_lines,
 )
 from compileboard.collectors.store.streams.receive import RunDeleted, StreamWriter
-from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream, is_deleted
+from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream, is_deleted, is_owner
 from compileboard.collectors.wire.lines import STREAM_ID, UnknownLine
 
 ATTEMPTS = 3
@@ -34,7 +34,7 @@ def find_stream(reader: sqlite3.Connection, run_id: str, stream_id: str, token_i
     if is_deleted(reader, run_id):
         raise _deleted(run_id)
     stream = get_stream(reader, run_id, stream_id) or Stream(run_id, stream_id, token_id)
-    if stream.token_id != token_id:
+    if not is_owner(reader, stream, token_id):
         raise PushRefused(403, f"Another token began stream {stream_id}; send under a stream of your own.")
     return stream
 

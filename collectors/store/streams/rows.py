@@ -46,10 +46,20 @@ def get_stream(connection: sqlite3.Connection, run_id: str, stream_id: str) -> S
     return Stream(*row) if row else None
 
 
+def is_owner(connection: sqlite3.Connection, stream: Stream, token_id: str | None) -> bool:
+    """Return whether a token may go on with a stream: it began it, or has the name of the one that did."""
+    if stream.token_id == token_id:
+        return True
+    query = "select count(distinct name) = 1 and count(*) = 2 from tokens where id in (?, ?)"
+    (is_same,) = connection.execute(query, (stream.token_id, token_id)).fetchone()
+    return bool(is_same)
+
+
 def has_stream_of(connection: sqlite3.Connection, run_id: str, token_id: str | None) -> bool:
-    """Return whether a token has a stream of a run, or nobody has one yet."""
-    rows = connection.execute("select token_id from streams where run_id = :run_id", {"run_id": run_id}).fetchall()
-    return not rows or any(row["token_id"] == token_id for row in rows)
+    """Return whether a token may go on with a stream of a run, or nobody has one yet."""
+    rows = connection.execute("select stream_id, token_id from streams where run_id = :run_id", {"run_id": run_id})
+    streams = [Stream(run_id, row["stream_id"], row["token_id"]) for row in rows]
+    return not streams or any(is_owner(connection, stream, token_id) for stream in streams)
 
 
 def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: int) -> None:

@@ -15,7 +15,7 @@ from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.search_index import index_run
 from compileboard.collectors.store.streams.lines import StreamDiffers, TextsMissing, read_lines
 from compileboard.collectors.store.streams.receive import RunDeleted, StreamWriter
-from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream, list_unindexed_runs
+from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream, is_owner, list_unindexed_runs
 from compileboard.collectors.store.streams.texts import DAY_US, find_texts, pack_text, save_dropped, save_text
 from compileboard.collectors.wire.lines import checksum_of, digest_of, dump_line
 from compileboard.collectors.wire.marks import (
@@ -196,3 +196,14 @@ def test_a_beat_is_a_sign_of_life_and_no_change(store: sqlite3.Connection) -> No
     row = store.execute("select pub, heartbeat_us from runs").fetchone()
     assert row["pub"] == pub
     assert row["heartbeat_us"] > 0
+
+
+def test_a_new_token_of_the_same_name_goes_on(store: sqlite3.Connection) -> None:
+    for token_id, name in (("old", "box 1"), ("new", "box 1"), ("other", "box 2")):
+        store.execute(
+            "insert into tokens (id, name, secret_hash, scopes, created_us, created_by) values (?, ?, ?, '', 0, '')",
+            (token_id, name, token_id.encode()),
+        )
+    stream = Stream("R", "s1", "old")
+    may_go_on = [is_owner(store, stream, token_id) for token_id in ("old", "new", "other", None)]
+    assert may_go_on == [True, True, False, False]
