@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -36,8 +37,11 @@ from compileboard.collectors.wire.lines import (
 MIB = 1 << 20
 MOST_DIGESTS = 10_000
 MOST_OFFSET_DIGITS = 18
+SMALL_BYTES = 1 << 20  # of a body as sent; a box's lines are smaller, and of texts few are larger
+LARGE_BODIES, ROOM_WAIT_S = 8, 10.0
 Result = TypeVar("Result")
 rates = RateLimit()
+large_bodies = threading.BoundedSemaphore(LARGE_BODIES)  # of this process
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,10 @@ def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
     offset = request.headers.get("Upload-Offset", "")
     if not offset.isascii() or not offset.isdigit() or len(offset) > MOST_OFFSET_DIGITS:
         raise PushRefused(400, f"Upload-Offset: expected a number of bytes, got {offset[:40]!r}.")
-    plain = _receive(LARGEST_BODY_BYTES, LARGEST_PLAIN_BYTES)
-    check_checksum(request.headers.get("Upload-Checksum"), plain)
-    return _answer(204, describe_place(append_lines(renew_reader, _store, find, int(offset), plain)))
+    with _room():
+        plain = _receive(LARGEST_BODY_BYTES, LARGEST_PLAIN_BYTES)
+        check_checksum(request.headers.get("Upload-Checksum"), plain)
+        return _answer(204, describe_place(append_lines(renew_reader, _store, find, int(offset), plain)))
 
 
 @operation("/texts/missing", method="POST", body=TextQuestion)
@@ -106,14 +111,16 @@ def save(digest: str) -> Annotated[Response, None]:
     """Store a text by its content; 200 if it was there."""
     if not DIGEST.fullmatch(digest):
         raise PushRefused(400, f"digest: expected 32 hex digits, got {digest[:80]!r}.")
-    text = _receive(LARGEST_TEXT_BYTES, LARGEST_TEXT_BYTES)
-    if digest_of(text) != digest:
-        raise PushRefused(460, f"The text is {digest_of(text)}, not {digest}. Send it again.")
-    if find_texts(get_reader(), [digest]):
-        return _answer(200, {})
-    packed, now_us = pack_text(text), time.time_ns() // 1000
-    is_new = _store(lambda writer: save_text(writer.connection, digest, len(text), packed, now_us))
-    return _answer(201 if is_new else 200, {})
+    with _room():
+        text = _receive(LARGEST_TEXT_BYTES, LARGEST_TEXT_BYTES)
+        if digest_of(text) != digest:
+            raise PushRefused(460, f"The text is {digest_of(text)}, not {digest}. Send it again.")
+        if find_texts(get_reader(), [digest]):
+            return _answer(200, {})
+        size_bytes, packed, now_us = len(text), pack_text(text), time.time_ns() // 1000
+        del text  # while this waits for its turn
+        is_new = _store(lambda writer: save_text(writer.connection, digest, size_bytes, packed, now_us))
+        return _answer(201 if is_new else 200, {})
 
 
 def _read_digests(question: dict[str, Any], name: str) -> list[str]:
@@ -122,6 +129,28 @@ def _read_digests(question: dict[str, Any], name: str) -> list[str]:
     if not is_list or not all(isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in digests):
         raise PushRefused(400, f"{name}: expected at most {MOST_DIGESTS:,} texts of 32 hex digits.")
     return list(digests)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Wait for room for a large body, which is in memory until it is stored."""
+    if (request.content_length or 0) <= SMALL_BYTES:
+        yield
+        return
+    with _without_permit():
+        has_room = large_bodies.acquire(timeout=ROOM_WAIT_S)
+    if not has_room:
+        raise PushRefused(503, "Other large bodies are being received. Try again soon.", retry_after_s=1)
+    try:
+        yield
+    finally:
+        large_bodies.release()
+
+
+def _without_permit() -> AbstractContextManager[None]:
+    """Return what lets other requests be worked on while this one waits."""
+    connection = request.environ.get("gunicorn.socket")
+    return nullcontext() if connection is None else connection.without_permit()
 
 
 def _receive(most_bytes: int, most_plain_bytes: int) -> bytes:
@@ -144,8 +173,7 @@ def _store(job: Callable[[StreamWriter], Result]) -> Result:
     renew_reader()
     settings = get_settings()
     future = get_writer_thread(settings.db, settings.push_queue).submit(job)
-    connection = request.environ.get("gunicorn.socket")
-    with nullcontext() if connection is None else connection.without_permit():
+    with _without_permit():
         return future.result()
 
 

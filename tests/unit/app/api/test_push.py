@@ -261,3 +261,14 @@ def test_two_requests_of_a_stream_at_once_store_it_once(
         thread.join()
     assert statuses == [204] * 4
     assert (count(store, "events"), count(store, "streams")) == (2, 1)
+
+
+def test_large_bodies_wait_for_room(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "ROOM_WAIT_S", 0.01)
+    monkeypatch.setattr(streams, "large_bodies", threading.BoundedSemaphore(1))
+    text = b"x" * (streams.SMALL_BYTES + 1)
+    with streams.large_bodies:
+        response = client.put(f"/api/v1/texts/{digest_of(text)}", data=text)
+        assert (response.status_code, response.headers["Connection"]) == (503, "close")
+        assert patch(client, STREAM.lines).status_code == 204
+    assert client.put(f"/api/v1/texts/{digest_of(text)}", data=text).status_code == 201
