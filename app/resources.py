@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__version__ = "0.1.0"
+from compileboard.version import VERSION
+
+__version__ = VERSION
 
 HERE = Path(__file__).resolve().parent
 
