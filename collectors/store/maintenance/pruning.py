@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from compileboard.collectors.store.connection import checkpoint, write_transaction
@@ -171,11 +172,23 @@ class _Steps:
         time.sleep(min(0.1, 0.001 + (time.monotonic() - began_s) / 4))
         return count
 
-    def delete(self, table: str, where: str, values: dict[str, object], limit: int = ROWS_AT_ONCE) -> None:
-        """Delete the rows of a table, some at a time."""
-        statement = f"delete from {table} where rowid in (select rowid from {table} where {where} limit {limit})"  # noqa: S608
-        while self.run(lambda: self._connection.execute(statement, values).rowcount) >= limit:
-            pass
+    def delete(self, tables: Iterable[tuple[str, str]], values: dict[str, object]) -> None:
+        """Delete rows of tables, one after the other: many small tables in one transaction, a large one in several."""
+        pending = deque(tables)
+
+        def work() -> int:
+            left = ROWS_AT_ONCE
+            while pending and left:
+                table, where = pending[0]
+                statement = f"delete from {table} where rowid in (select rowid from {table} where {where} limit {left})"  # noqa: S608
+                count = self._connection.execute(statement, values).rowcount
+                if count < left:
+                    pending.popleft()
+                left -= count
+            return ROWS_AT_ONCE - left
+
+        while pending:
+            self.run(work)
 
 
 def _prune_run(
@@ -200,16 +213,14 @@ def _prune_run(
         return remove_run_words(connection, run_id)
 
     steps.run(mark)
-    for table, where in DETAIL:
-        steps.delete(table, where, key)
-    while steps.run(lambda: connection.execute(_DELETE_PIECES, key).rowcount) >= PIECES_AT_ONCE:
-        pass
-    steps.run(lambda: connection.execute("delete from trace_files where run_id = :run_id", key).rowcount)
-    steps.delete("compiles", _OWN, key)
-    steps.run(lambda: connection.execute("delete from lanes where run_id = :run_id", key).rowcount)
+    if connection.execute("select 1 from trace_files where run_id = :run_id limit 1", key).fetchone() is not None:
+        while steps.run(lambda: connection.execute(_DELETE_PIECES, key).rowcount) >= PIECES_AT_ONCE:
+            pass
+        steps.run(lambda: connection.execute("delete from trace_files where run_id = :run_id", key).rowcount)
     (depth,) = connection.execute("select max(depth) from stack_nodes where run_id = :run_id", key).fetchone()
-    for level in range(depth or 0, -1, -1):  # from the innermost frames on: none of them has children then
-        steps.delete("stack_nodes", f"{_OWN} and depth = {level}", key)
+    levels = range(-1 if depth is None else depth, -1, -1)  # the innermost first: none has children then
+    stacks = [("stack_nodes", f"{_OWN} and depth = {level}") for level in levels]
+    steps.delete((*DETAIL, ("compiles", _OWN), ("lanes", _OWN), *stacks), key)
     _delete_texts(connection, steps, text_ids, trashed)
     steps.run(
         lambda: (
