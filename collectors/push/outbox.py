@@ -52,16 +52,17 @@ class Room:
 
     def drop_texts(self, size_bytes: int) -> None:
         """Delete the oldest texts that wait, until so many bytes are free; the sender tells the server."""
-        texts = []
-        for path in self.root.glob(f"*/{TEXTS}/*"):
-            with suppress(OSError):
-                status = path.stat()
-                texts.append((status.st_mtime_ns, status.st_size, path))
+        texts: list[tuple[int, int, str]] = []
+        for folder in self.root.glob(f"*/{TEXTS}"):
+            with suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    status = entry.stat(follow_symlinks=False)
+                    texts.append((status.st_mtime_ns, status.st_size, entry.path))
         for _, text_bytes, path in sorted(texts):
             if size_bytes <= 0:
                 return
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)
                 size_bytes -= text_bytes
                 self._used_bytes -= text_bytes
 
