@@ -181,10 +181,11 @@ def _list_closing_lines(launch: Launch, database: str) -> list[str]:
     if manifest.server:
         from compileboard.collectors.push.outbox import outbox_root
         from compileboard.collectors.push.report import describe_delivery
+        from compileboard.collectors.push.target import Target
 
         recorder = launch.recording.recorder
         counts = f"recorded {counts_text(*recorder.sink.count_compiles())}; " if recorder else ""
-        return [counts + describe_delivery(outbox_root(os.environ), manifest.run_id, manifest.server)]
+        return [counts + describe_delivery(outbox_root(os.environ), manifest.run_id, Target.of(manifest))]
     lines = closing_lines(database, manifest.run_id)
     if "accuracy" in manifest.repro:
         from compileboard.collectors.terminal.graph_checks import describe_graph_checks

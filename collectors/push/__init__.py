@@ -7,6 +7,7 @@
                               RUN/texts/DIGEST[.gz]         long texts
                               RUN/NAME.bundle               runs of a database, for the server's imports
                               sender.lock, sender.json      the process that sends, and what it met last
+                              sender.wake                   touched by who wants a try at once
 
 The standard library alone, in every module but `run_bundles`.
 """

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.push.outbox import TEXTS, list_waiting, measure_bytes, outbox_root
-from compileboard.collectors.push.sender import read_status, spawn_sender
+from compileboard.collectors.push.sender import WAKE_NAME, read_status, spawn_sender
+from compileboard.collectors.push.target import Target
 
 STEP_S = 0.05
 FIRST_ANSWER_S = 2.0  # to begin, to connect and to be answered once
@@ -21,7 +22,7 @@ class WaitingRun:
     """What waits of one run."""
 
     run_id: str
-    server: str
+    target: Target
     is_written: bool
     waiting_bytes: int
     error: str | None  # what the server's last answer was, where it was none
@@ -29,7 +30,7 @@ class WaitingRun:
     def describe(self) -> str:
         """Return it in one line."""
         state = "is being recorded" if self.is_written else self.error or "is being sent"
-        return f"{self.run_id}  {describe_size(self.waiting_bytes):>9}  {self.server}  {state}"
+        return f"{self.run_id}  {describe_size(self.waiting_bytes):>9}  {self.target.server}  {state}"
 
 
 def describe_size(size_bytes: int) -> str:
@@ -42,9 +43,9 @@ def describe_size(size_bytes: int) -> str:
 
 def list_waiting_runs(root: Path) -> list[WaitingRun]:
     """List what waits, run by run and server by server."""
-    runs: dict[tuple[str, str], WaitingRun] = {}
+    runs: dict[tuple[str, Target], WaitingRun] = {}
     for item in list_waiting(root):
-        key = (item.run_id, item.target.server)
+        key = (item.run_id, item.target)
         before = runs.get(key)
         texts_bytes = 0 if before else measure_bytes(item.folder / TEXTS)
         lines_bytes = max(item.measure() - item.read_sent().offset, 0)
@@ -52,18 +53,18 @@ def list_waiting_runs(root: Path) -> list[WaitingRun]:
             *key,
             is_written=item.is_written() or bool(before and before.is_written),
             waiting_bytes=lines_bytes + texts_bytes + (before.waiting_bytes if before else 0),
-            error=read_status(root, item.target.server).error,
+            error=read_status(root, item.target).error,
         )
     return list(runs.values())
 
 
-def await_delivery(root: Path, run_ids: list[str], server: str, most_s: float = MOST_WAIT_S) -> bool:
-    """Wait until runs are delivered, while the server answers; return whether they are."""
+def await_delivery(root: Path, run_id: str, target: Target, most_s: float = MOST_WAIT_S, since_us: int = 0) -> bool:
+    """Wait until a run is delivered, while the server answers; return whether it is."""
     began_s, began_us = time.monotonic(), time.time_ns() // 1000
-    while any((root / run_id).exists() for run_id in run_ids):
+    while (root / run_id).exists():
         elapsed_s = time.monotonic() - began_s
-        status = read_status(root, server)
-        is_away = status.error is not None and status.failed_us is not None
+        status = read_status(root, target)
+        is_away = status.error is not None and (status.failed_us or 0) > since_us
         has_answered = (status.answered_us or 0) > began_us - FIRST_ANSWER_S * 1e6
         if is_away or elapsed_s > most_s or (elapsed_s > FIRST_ANSWER_S and not has_answered):
             return False
@@ -71,30 +72,36 @@ def await_delivery(root: Path, run_ids: list[str], server: str, most_s: float = 
     return True
 
 
-def describe_delivery(root: Path, run_id: str, server: str) -> str:
+def describe_delivery(root: Path, run_id: str, target: Target) -> str:
     """Wait for a run's delivery and return in one line what became of it."""
     with suppress(OSError):
         spawn_sender(root)  # it may have been killed
-    if await_delivery(root, [run_id], server):
-        return f"pushed to {server}/runs/{run_id}"
+    if await_delivery(root, run_id, target):
+        return f"pushed to {target.run_page(run_id)}"
     waiting_bytes = sum(run.waiting_bytes for run in list_waiting_runs(root) if run.run_id == run_id)
-    error = read_status(root, server).error
+    error = read_status(root, target).error
     why = f"; {error}" if error else ""
-    return f"{describe_size(waiting_bytes)} of run {run_id} wait in {root} and are sent when {server} takes them{why}"
+    size = describe_size(waiting_bytes)
+    return f"{size} of run {run_id} wait in {root} and are sent when {target.server} takes them{why}"
 
 
 def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: Callable[[str], None]) -> bool:
     """Send runs that wait, and wait for it while the server answers; return whether all were delivered."""
     root = outbox_root(environment)
-    servers = {run.run_id: run.server for run in list_waiting_runs(root)}
+    targets = {run.run_id: run.target for run in list_waiting_runs(root)}
+    began_us = time.time_ns() // 1000
+    with suppress(OSError):
+        (root / WAKE_NAME).touch()  # a try at once, whatever failed before
     resume_sending(environment)
     left = []
     for run_id in dict.fromkeys(run_ids):
-        server = servers.get(run_id, "")
-        if server and not await_delivery(root, [run_id], server, LONGEST_DELIVERY_S):
-            left.append(run_id)
+        target = targets.get(run_id)
+        if target is None:
+            continue  # it was sent meanwhile
+        if await_delivery(root, run_id, target, LONGEST_DELIVERY_S, began_us):
+            print_line(f"pushed to {target.run_page(run_id)}")
         else:
-            print_line(f"pushed to {server}/runs/{run_id}")
+            left.append(run_id)
     if left:
         runs = [run for run in list_waiting_runs(root) if run.run_id in left]
         size = describe_size(sum(run.waiting_bytes for run in runs))

@@ -24,7 +24,7 @@ IDLE_S, LINGER_S = 0.25, 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
 GIVE_UP_S = 24 * 3600.0  # without an answer and without a writer; the next command starts it again
 LOCK_TRIES, LOCK_PAUSE_S = 5, 0.02
-LOCK_NAME, STATUS_NAME = "sender.lock", "sender.json"
+LOCK_NAME, STATUS_NAME, WAKE_NAME = "sender.lock", "sender.json", "sender.wake"
 
 
 @dataclass
@@ -96,6 +96,7 @@ class Sender:
         self._lines: dict[Target, Line] = {}
         self._shipments: dict[Path, Shipment] = {}
         self._written_status = ""
+        self._woken_ns = self._read_wake()
         (root / STATUS_NAME).unlink(missing_ok=True)  # what another process met may be over
 
     def run(self, sleep: Callable[[float], None] = time.sleep) -> bool:
@@ -125,6 +126,12 @@ class Sender:
     def step(self, waiting: list[Waiting]) -> bool:
         """Send one request of each that waits, where its server is due; return True if anything was sent."""
         has_sent = False
+        if (woken_ns := self._read_wake()) != self._woken_ns:
+            self._woken_ns = woken_ns
+            for line in self._lines.values():
+                line.pause = Pause()
+            for shipment in self._shipments.values():
+                shipment.pause = Pause()
         for item in waiting:
             line = self._lines.setdefault(item.target, Line(item.target))
             shipment = self._shipments.setdefault(item.folder / item.name, Shipment(open_delivery(item)))
@@ -134,6 +141,13 @@ class Sender:
             del self._shipments[path]
         self._write_status()
         return has_sent
+
+    def _read_wake(self) -> int:
+        """Return when somebody last asked for a try at once."""
+        try:
+            return (self.root / WAKE_NAME).stat().st_mtime_ns
+        except OSError:
+            return 0
 
     def _send(self, waiting: Waiting, shipment: Shipment, line: Line) -> bool:
         status, now_us = line.status, time.time_ns() // 1000
@@ -169,7 +183,7 @@ class Sender:
         return all(not item.target.token_file and self._lines[item.target].wants_token for item in waiting)
 
     def _write_status(self) -> None:
-        status = {line.target.server: asdict(line.status) for line in self._lines.values()}
+        status = {_key_of(line.target): asdict(line.status) for line in self._lines.values()}
         text = json.dumps({"pid": os.getpid(), "servers": status})
         if text == self._written_status:
             return
@@ -180,10 +194,14 @@ class Sender:
             os.replace(temporary, self.root / STATUS_NAME)
 
 
-def read_status(root: Path, server: str) -> ServerStatus:
-    """Return what the sender met last at a server."""
+def _key_of(target: Target) -> str:
+    return f"{target.server} {target.token_file}"
+
+
+def read_status(root: Path, target: Target) -> ServerStatus:
+    """Return what the sender met last at a server with a token."""
     try:
-        status = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["servers"][server]
+        status = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["servers"][_key_of(target)]
         return ServerStatus(status["answered_us"], status["error"], status["failed_us"])
     except (OSError, ValueError, KeyError, TypeError):
         return ServerStatus()

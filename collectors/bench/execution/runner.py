@@ -34,6 +34,7 @@ from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.push.outbox import outbox_root
 from compileboard.collectors.push.report import describe_delivery
+from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.rollups.results import EXPORTS
 from compileboard.collectors.terminal.command_hints import collector_command, describe_destination
@@ -187,7 +188,9 @@ def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine
         if measured.trouble is not None:
             raise StoreError(measured.trouble)
         if arguments.server:
-            print_line(describe_delivery(outbox_root(os.environ), measured.run_id, arguments.server["server"]))
+            print_line(
+                describe_delivery(outbox_root(os.environ), measured.run_id, Target.of(RunConfig(**arguments.server)))
+            )
             return _exit_code(measured)
         breaks = format_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
         print(*breaks, sep="\n", end="\n" if breaks else "")

@@ -64,7 +64,7 @@ def send(root: Path, server: PushServer, most_steps: int = 2000) -> None:
                 line.pause.due_s = 0.0
             for shipment in sending._shipments.values():
                 shipment.pause.due_s = 0.0
-    raise AssertionError(f"{most_steps} steps were not enough: {read_status(root, server.address)}")
+    raise AssertionError(f"{most_steps} steps were not enough: {read_status(root, Target(server.address))}")
 
 
 def step_once(root: Path) -> None:
@@ -88,7 +88,7 @@ def test_events_marks_and_long_texts_arrive_and_the_outbox_is_empty(tmp_path: Pa
     assert received == events
     assert isinstance(marks[-1], StreamEnd)
     assert len(server.texts) == 3
-    assert [path for path in tmp_path.rglob("*") if path.name != "sender.json"] == []
+    assert [path for path in tmp_path.rglob("*") if not path.name.startswith("sender.")] == []
 
 
 def test_every_event_arrives_once_through_faults_of_every_kind(tmp_path: Path, server: PushServer) -> None:
@@ -213,7 +213,7 @@ def test_a_sender_without_a_token_says_what_to_do_and_ends(tmp_path: Path, serve
     sink.ingest(EventBatch(make_events(1)))
     sink.close()
     assert not run_sender(tmp_path)
-    error = str(read_status(tmp_path, server.address).error)
+    error = str(read_status(tmp_path, Target(server.address)).error)
     assert error.startswith("the token is missing, wrong, expired or revoked")
     assert run_sender(tmp_path, COMPILEBOARD_TOKEN=server.token)
     assert server.read("RUN")[0] == make_events(1)
@@ -247,3 +247,20 @@ def test_a_full_disk_leaves_whole_lines_and_counts_the_others(
     assert received == make_events(sink.event_count - 5) + make_events(5, 100)
     assert isinstance(marks[-1], StreamEnd)
     assert marks[-1].lost_count == sink.lost_count
+
+
+def test_a_person_who_pushes_does_not_wait_for_the_next_try(tmp_path: Path, server: PushServer) -> None:
+    sink = open_sink(tmp_path, server)
+    sink.ingest(EventBatch(make_events(1)))
+    sink.close()
+    server.fault = lambda method, path: 503
+    with closing(Sender(tmp_path, {})) as sending:
+        sending.step(list(list_waiting(tmp_path)))
+        (line,) = sending._lines.values()
+        line.pause.due_s += 3600
+        server.fault = lambda method, path: None
+        sending.step(list(list_waiting(tmp_path)))
+        assert server.streams == {}
+        (tmp_path / "sender.wake").touch()
+        sending.step(list(list_waiting(tmp_path)))
+    assert len(server.streams) == 1
