@@ -230,6 +230,11 @@ class Comparison:
     refused: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    @property
+    def is_unmatched(self) -> bool:
+        """Return whether both sides measured models, and none of them alike."""
+        return bool(self.base.entries and self.new.entries) and not (self.pairs or self.excluded)
+
     def sum_of(self, name: str) -> MetricSum | None:
         """Return one metric over all models; None where no model has it on both sides."""
         return next((metric_sum for metric_sum in self.sums if metric_sum.metric.name == name), None)

@@ -15,6 +15,7 @@ from compileboard.app.analysis.comparison.model import (
     ModelPair,
     ModelResult,
 )
+from compileboard.app.analysis.models.backends import describe_part, split_backend
 from compileboard.app.analysis.models.labels import REASONS
 from compileboard.collectors.contract.verdicts import judge_sides
 
@@ -77,6 +78,8 @@ def describe_entry(entry: ModelResult, shown: Iterable[str]) -> str:
         value = entry.series.get(name)
         if name == "dynamic":
             words.append("dynamic shapes" if value else "static shapes")
+        elif name == "backend" and value:
+            words += map(describe_part, split_backend(str(value)))
         elif value is not None:
             words.append(f"{name.replace('_', ' ')} {value}" if name.endswith("_size") else str(value))
     return " · ".join(words)

@@ -18,10 +18,12 @@ from compileboard.app.analysis.comparison.model import (
 from compileboard.app.analysis.comparison.pairs import Paired, describe_entry, list_shown
 from compileboard.app.analysis.metrics import format_value
 from compileboard.app.analysis.models.labels import REASONS
+from compileboard.app.analysis.models.series import SEPARATOR
 from compileboard.app.format import format_count, format_plural
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.compile_labels import build_label
 
+UNCHANGED = "environment unchanged"
 FAILS, WORSE, CHANGED, BETTER = "fails", "worse", "changed", "better"
 # Metrics in order of weight, and what they are called within a sentence. Of a group only the first that changed is
 # told: the others follow from it.
@@ -105,12 +107,27 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
         parts += [
             _describe(_LABELS_OF_TOTALS.get(total.metric.name, total.metric.label.lower()), total) for total in moved
         ]
-    base, new = comparison.base.entries, comparison.new.entries
-    if base and new and not (comparison.pairs or comparison.excluded or models):
-        parts.insert(0, "No model was measured on both sides")
+    if comparison.is_unmatched:
+        parts.insert(0, _describe_unmatched(comparison))
     parts = parts or [describe_no_change(len(comparison.pairs))]
-    sentence = "; ".join([*parts, _describe_environment(comparison.environment)])
+    environment = _describe_environment(comparison.environment)
+    if not (comparison.is_unmatched and environment == UNCHANGED):  # their settings differ
+        parts.append(environment)
+    sentence = "; ".join(parts)
     return ComparisonSummary("bad" if is_bad else "good" if models else "quiet", sentence, models)
+
+
+def _describe_unmatched(comparison: Comparison) -> str:
+    """Write that no model was measured alike: of the first that both sides have, as what it was measured on each."""
+    shown = list_shown([*comparison.only_base, *comparison.only_new])
+    for entry in comparison.only_base:
+        other = next((other for other in comparison.only_new if other.model == entry.model), None)
+        if other is not None:
+            parts = [describe_entry(side, shown).split(SEPARATOR) for side in (entry, other)]
+            apart = [[part for part in own if part not in rest] for own, rest in (parts, reversed(parts))]
+            change = " → ".join(SEPARATOR.join(words) or "without" for words in apart)
+            return f"No model was measured alike on both sides: {entry.model} {change}"
+    return "No model was measured on both sides"
 
 
 def name_models(base: Sequence[ModelResult], new: Sequence[ModelResult]) -> Callable[[ModelResult], str]:
@@ -208,4 +225,4 @@ def _describe_environment(differences: Sequence[EnvironmentDifference]) -> str:
         return "environment not recorded"
     changed = [difference for difference in differences if difference.weight != "same"]
     words = [f"{part.name} {', '.join(part.base)} → {', '.join(part.new)}" for part in changed]
-    return ", ".join(words) or "environment unchanged"
+    return ", ".join(words) or UNCHANGED

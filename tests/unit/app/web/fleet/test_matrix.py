@@ -125,6 +125,15 @@ def test_runs_without_a_common_model_are_not_said_to_be_alike(client: FlaskClien
     assert "No model was measured on both sides" in client.get("/compare?base=R0&new=R1").text
 
 
+def test_a_model_that_was_measured_otherwise_names_the_setting(client: FlaskClient, store: sqlite3.Connection) -> None:
+    for number, mode in enumerate(("ddp_optimizer", "no_optimization")):
+        event = measure(backend=f"inductor_quick_ddp={mode}")
+        add_results(store, f"R{number}", event, started_us=MLP.time_us + number * 10**9)
+    page = client.get("/compare?base=R0&new=R1").text
+    sentence = "No model was measured alike on both sides: mlp ddp=ddp_optimizer → ddp=no_optimization"
+    assert sentence in page and "environment unchanged" not in page and "No change beyond noise" not in page
+
+
 def test_a_slower_first_call_of_a_second_process_is_told(client: FlaskClient, store: sqlite3.Connection) -> None:
     for number, latency_s in enumerate((3.0, 6.0)):
         repeats = {"second_process_s": [latency_s, latency_s * 1.01, latency_s * 0.99]}
