@@ -73,7 +73,9 @@ def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedR
     brief = list_brief(measured)
     if has_several_configurations(brief):
         models = order_models(brief)[:MOST_RESULTS]
-        results = replace(results, matrices=build_matrices(brief, measured, models))
+        # The matrix and the table of exports have the others.
+        timed = [of for of in results.configurations if any(set(row.experiments) - set(EXPORTED) for row in of.rows)]
+        results = replace(results, matrices=build_matrices(brief, measured, models), configurations=timed)
     return ReportedResults(
         results=results,
         failures=[(result, part) for result, part in parts if part is not None],

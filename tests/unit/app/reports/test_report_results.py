@@ -12,6 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.app.benched import HOSTILE, RUNS, add_results, bench_suite, measure
+from tests.unit.app.web.fleet.exported import list_exported
 from tests.unit.app.web.test_hostile_text import _Seen
 
 
@@ -74,3 +75,14 @@ def test_reports_and_page_sum_up_the_same_configurations(client: FlaskClient, st
     headings = [re.findall("builtin: [a-z]+ · float32", text) for text in (page, html, markdown)]
     assert all({"builtin: training · float32", "builtin: inference · float32"} == set(words) for words in headings)
     assert f"| {summaries[0][0][:5]}" in markdown
+
+
+def test_reports_have_exports_in_the_matrix_and_their_own_table_alone(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    run = RUNS[2][:-1] + "Y"
+    add_results(store, run, *list_exported())
+    html, markdown = (client.get(f"/runs/{run}/report.{ending}").text for ending in ("html", "md"))
+    assert "AOTInductor package" in html and "AOTInductor package" in markdown
+    assert "· aot_inductor</h" not in html and not re.search("#### .*aot_inductor", markdown)
+    assert len(re.findall("#### builtin: .*inductor", markdown)) >= 1  # what was timed keeps its table
