@@ -158,8 +158,10 @@ def find_line(cause: Cause, file: str, line: int) -> str | None:
     return cause.source_line if (file, line) == (cause.file, cause.line) else None
 
 
-def judge_run(run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem]) -> RunVerdict:
-    """Return a run's verdict: what fails first, then what a fix would save."""
+def judge_run(
+    run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem], *, is_pruned: bool = False
+) -> RunVerdict:
+    """Return a run's verdict: what fails first, then what a fix would save; of a pruned run, what was counted."""
     grave = [problem for problem in problems if problem.severity == "bad"]
     eager = [cause for cause in causes if cause.is_eager]
     fix_count = sum(cause.is_fixable for cause in causes)
@@ -174,6 +176,9 @@ def judge_run(run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem])
         return RunVerdict("bad" if grave else "quiet", words, ". ".join(notes), None)
     failed = [describe_end(run)] if run.state in ("failed", "killed") else []
     failed += list_failures(run)
+    if is_pruned:
+        counts = (format_plural(run.graph_break_count, "graph break"), format_plural(run.recompile_count, "recompile"))
+        return RunVerdict("quiet", ", ".join(counts), ". ".join(failed or ["No failures"]), None)
     notes = notes or [*(failed or ["No failures"]), "Nothing runs eagerly."]
     if not causes:
         sentence = "Nothing to fix: 1 graph per function, no recompiles"

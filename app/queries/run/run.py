@@ -139,6 +139,7 @@ left join pruned_runs on pruned_runs.run_id = runs.id
 where id = :run_id
 limit 1
 """
+PRUNED_SQL = "select 1 from pruned_runs where run_id = :run_id limit 1"
 TAGS_SQL = """
 select key, value
 from run_tags
@@ -213,6 +214,11 @@ def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
     room = None if row["stack_room"] is None else bool(row["stack_room"])
     facts = _object(row["facts"])
     return RunDetail(to_row(run), tags, row["cwd"], bool(row["keep_source"]), facts, room, row["pruned_us"])
+
+
+def is_pruned(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Return whether a run's detail was deleted."""
+    return connection.execute(PRUNED_SQL, {"run_id": run_id}).fetchone() is not None
 
 
 def list_processes(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[ProcessRow]:

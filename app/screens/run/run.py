@@ -23,7 +23,7 @@ from compileboard.app.queries.dashboard.incidents import NOT_IGNORED, IncidentFi
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
 from compileboard.app.queries.run import run as run_detail
-from compileboard.app.queries.run.run import RunDetail, RunFeatures, get_run_features
+from compileboard.app.queries.run.run import RunDetail, RunFeatures, get_run_features, is_pruned
 from compileboard.app.queries.run_cache import cached_for_run
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.collectors.store.causes import load_causes
@@ -90,6 +90,7 @@ class RunSummaryScreen:
     phases: compiles.Phases
     longest: Sequence[compiles.CompileRow]
     incidents: Sequence[tuple[str, str]]  # that began with it: id and title
+    is_pruned: bool = False
 
     @cached_property
     def problems(self) -> list[Problem]:
@@ -99,7 +100,7 @@ class RunSummaryScreen:
     @cached_property
     def verdict(self) -> RunVerdict:
         """Return what is wrong in one sentence."""
-        return judge_run(self.run, self.causes, self.problems)
+        return judge_run(self.run, self.causes, self.problems, is_pruned=self.is_pruned)
 
     @cached_property
     def savings(self) -> list[SavingShare]:
@@ -162,6 +163,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
             for incident in list_stored_incidents(reader, selected, limit=MOST_INCIDENTS).rows
             if incident.state != "withdrawn"
         ],
+        is_pruned=is_pruned(reader, run.id),
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from compileboard.collectors.store.connection import checkpoint, write_transaction
 from compileboard.collectors.store.dashboard.trash import TEXTS, database_path, list_trashed_texts
+from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.search_index import remove_run_words
 
 ROWS_AT_ONCE = 5000
@@ -222,14 +223,16 @@ def _prune_run(
     stacks = [("stack_nodes", f"{_OWN} and depth = {level}") for level in levels]
     steps.delete((*DETAIL, ("compiles", _OWN), ("lanes", _OWN), *stacks), key)
     _delete_texts(connection, steps, text_ids, trashed)
-    steps.run(
-        lambda: (
-            connection.execute(
-                "update pruned_runs set deleted_bytes = :detail_bytes where run_id = :run_id",
-                {**key, "detail_bytes": detail_bytes},
-            ).rowcount
+
+    def finish() -> int:
+        connection.execute(
+            "update pruned_runs set deleted_bytes = :detail_bytes where run_id = :run_id",
+            {**key, "detail_bytes": detail_bytes},
         )
-    )
+        publish_run(connection, run_id)  # what was remembered of it is read anew
+        return 1
+
+    steps.run(finish)
 
 
 def _delete_texts(connection: sqlite3.Connection, steps: _Steps, ids: Sequence[int], trashed: Sequence[int]) -> None:

@@ -19,16 +19,33 @@ def pruned(store: sqlite3.Connection) -> None:
     assert [run.id for run in prune_runs(store, PruneRule(2**60), 2**60, now_us=PRUNED_US)] == [RUN]
 
 
-@pytest.mark.parametrize("tab", ["", "?tab=compiles", "?tab=breaks", "/timeline", "/stacks", "/guards", "/aot"])
+@pytest.mark.parametrize(
+    "tab",
+    [
+        "",
+        "?tab=compiles",
+        "?tab=breaks",
+        "?tab=recompiles",
+        "?tab=failures",
+        "?tab=caches",
+        "/timeline",
+        "/stacks",
+        "/guards",
+        "/aot",
+    ],
+)
 def test_its_pages_tell_when_it_was_pruned(pruned: None, client: FlaskClient, tab: str) -> None:
     answer = client.get(f"/runs/{RUN}{tab}")
     assert answer.status_code == 200
     assert "Detail pruned on" in answer.text
+    wrong = ("Nothing to fix", "No graph breaks", "No compiles", "No recompiles", "No failures.", "No timeline")
+    assert [words for words in wrong if words in answer.text] == []
 
 
 def test_the_api_tells_when_and_has_the_totals(pruned: None, client: FlaskClient) -> None:
     run = client.get(f"/api/v1/runs/{RUN}").get_json()["data"]
     assert (run["pruned_us"], run["graph_break_count"]) == (PRUNED_US, 1)
+    assert run["verdict"]["sentence"] == "1 graph break, 2 recompiles"
 
 
 def test_lists_across_runs_have_its_counts(pruned: None, client: FlaskClient) -> None:
