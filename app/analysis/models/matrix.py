@@ -36,7 +36,6 @@ _SHOWN = {
     "export_latency_s": "",
 }
 _MOST_NUMBERS = 2
-_NO_BACKEND = "without a backend"  # nothing but the experiment's name tells an export from the suite's others
 _PLAIN = {"failed": "failed", "skipped": "skipped", "not_run": "not run"}
 
 
@@ -178,7 +177,7 @@ def _build_matrix(
     for pair, fields, own in zip(counts, configurations, parts):
         told = {name: value for name, value in fields.items() if name in different}
         label = _label(told | {"backend": "_".join(part for part in own if part not in alike)})
-        columns_by_pair[pair] = Column(fields, label or _NO_BACKEND, pair[1])
+        columns_by_pair[pair] = Column(fields, label or ("exports" if pair[1] in EXPORTS else "no backend"), pair[1])
     first: dict[str, tuple[int, str]] = {}
     for (_key, experiment), column in columns_by_pair.items():
         first[column.label] = min(_rank(experiment), first.get(column.label, _rank(experiment)))

@@ -70,7 +70,7 @@ def test_filters_narrow_to_one_configurations_numbers_and_a_view_is_asked_for(cl
     ranks = client.get("/models?world_size=3&backend=aot_eager_quick_ddp=ddp_optimizer").text
     assert 'id="configuration-1"' in ranks and 'id="configuration-2"' not in ranks
     assert set(read_cells(client.get("/models?experiment=export&view=matrix").text)) == {
-        (model, "without a backend, Export, non-strict") for model in MODELS
+        (model, "exports, Export, non-strict") for model in MODELS
     }
     assert 'id="matrix-1"' not in client.get("/models?view=numbers").text
     assert [client.get(f"/models?{query}").status_code for query in ("view=odd", "dynamic=odd", "world_size=x")] == [
