@@ -12,6 +12,7 @@ from compileboard.app.analysis import labels
 from compileboard.app.analysis.artifacts.labels import describe_name
 from compileboard.app.analysis.compiles import list_present_phases, name_ending
 from compileboard.app.analysis.guards.breakdown import describe_kind
+from compileboard.app.analysis.models.backends import describe_backend
 from compileboard.app.analysis.models.labels import (
     describe_accuracy,
     describe_missing,
@@ -80,4 +81,5 @@ TEMPLATE_FILTERS: dict[str, Callable[..., Any]] = {
     "recorded": lambda value: _MISSING if value is None or value == "" else value,
     "iso_time": format.format_iso_time,
     "plural": format.format_plural,
+    "backend": describe_backend,
 }

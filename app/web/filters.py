@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 from flask import Flask, request, url_for
 from jinja2 import StrictUndefined
 
+from compileboard.app.analysis.models.backends import describe_backend
 from compileboard.app.db import get_settings
 from compileboard.app.resources import __version__
 from compileboard.app.screens.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
@@ -82,8 +83,12 @@ def list_chips(names: Mapping[str, Iterable[Any]] | None = None) -> list[FilterC
         for value in values if key in FILTER_LABELS else ():
             if value:
                 address = url_with(**{key: [other for other in values if other != value]})
-                chips.append(FilterChip(FILTER_LABELS[key], str(shown.get(key, {}).get(value, value)), address))
+                chips.append(FilterChip(FILTER_LABELS[key], _name(key, value, shown), address))
     return chips
+
+
+def _name(key: str, value: str, shown: Mapping[str, Mapping[Any, Any]]) -> str:
+    return describe_backend(value) if key == "backend" else str(shown.get(key, {}).get(value, value))
 
 
 def url_without_filters() -> str:

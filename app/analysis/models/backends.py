@@ -42,3 +42,8 @@ def split_backend(label: str) -> tuple[str, ...]:
 def describe_part(part: str) -> str:
     """Return a part of a backend's label in words."""
     return _WORDS.get(part) or (part.replace("_", " ") if part in _FLAGS else part)
+
+
+def describe_backend(label: str) -> str:
+    """Return a backend's label in words."""
+    return " · ".join(map(describe_part, split_backend(label)))

@@ -67,6 +67,9 @@ def test_a_filter_by_status_leaves_the_models_with_all_their_experiments(client:
 @pytest.mark.usefixtures("suite")
 def test_filters_narrow_to_one_configurations_numbers_and_a_view_is_asked_for(client: FlaskClient) -> None:
     assert 'id="configuration-1"' in client.get("/models?backend=aot_inductor").text
+    chosen = client.get("/models?backend=aot_eager_quick_ddp%3Dddp_optimizer").text
+    assert "selected>aot_eager · quick · ddp=ddp_optimizer</option>" in chosen
+    assert "</span> aot_eager · quick · ddp=ddp_optimizer" in chosen  # the chip
     ranks = client.get("/models?world_size=3&backend=aot_eager_quick_ddp=ddp_optimizer").text
     assert 'id="configuration-1"' in ranks and 'id="configuration-2"' not in ranks
     assert set(read_cells(client.get("/models?experiment=export&view=matrix").text)) == {
