@@ -149,15 +149,18 @@ def check_server_of(config: RunConfig, environment: Mapping[str, str]) -> list[C
             stream = client.ask("HEAD", f"runs/{new_run_id()}/streams/doctor")
         except ServerAway as error:
             return [Check("fails", "server", str(error))]
+    version = health.body.get("version")
+    if not isinstance(version, str) and stream.status in (200, 404):
+        finding = f"{target.server} is no CompileBoard server: /healthz answers {health.describe()}"
+        return [Check("fails", "server", f"{finding}; give the address at which the dashboard opens")]
     checks = []
     if stream.status in (200, 404):
         token = "its token may push" if client.has_token else "it asks for no token"
         checks.append(Check("ok", "server", f"{target.server} answers; {token}"))
     else:
         checks.append(Check("fails", "server", explain_refusal(stream)))
-    version = health.body.get("version")
-    if version != VERSION:
-        checks.append(Check("note", "server version", f"{clean_text(str(version))[:40]}; this collector is {VERSION}"))
+    if isinstance(version, str) and version != VERSION:
+        checks.append(Check("note", "server version", f"{clean_text(version)[:40]}; this collector is {VERSION}"))
     skew_s = describe_skew(health.headers.get("date", ""), began_s)
     if skew_s is not None and abs(skew_s) > MOST_SKEW_S:
         finding = f"differs from this machine's by {abs(skew_s):.0f} s; runs appear at another time than they began"

@@ -6,15 +6,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from compileboard.collectors.cli.common import print_message, print_recovery, read_server, server_options
 from compileboard.collectors.contract.run_config import SERVER_SETTINGS, RunConfig
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
 from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
+
+if TYPE_CHECKING:
+    from compileboard.collectors.push.outbox import Waiting
 
 
 @click.command(cls=Command, epilog="Example: %(prog)s 01JD --db another.db\n")
@@ -52,9 +56,10 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
 def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **values: Any) -> int:
     """Send runs to a server: what waits on this machine, a database's, or what `import` reads.
 
-    Runs that the server has are skipped.
+    Runs that the server has are skipped. What waits takes the --token-file that is given; --server chooses what
+    waits for it, and with --run it is where those runs go now.
     """
-    from compileboard.collectors.push.outbox import list_waiting, outbox_root
+    from compileboard.collectors.push.outbox import outbox_root
     from compileboard.collectors.push.report import deliver, list_waiting_runs
 
     root = outbox_root(os.environ)
@@ -66,12 +71,44 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
         config = RunConfig(**read_server(values))
         queued = [run_id for path in paths for run_id in _queue(path, root, run_ids, config)]
     else:
-        waiting = [item for item in list_waiting(root) if not run_ids or item.run_id.startswith(run_ids)]
-        queued = [item.run_id for item in waiting if not item.is_written()]
+        queued = [item.run_id for item in _choose_waiting(root, run_ids, values)]
     if not queued:
         print_message("nothing waits to be pushed")
         return DONE
     return DONE if deliver(os.environ, queued, print_message) else FAILED
+
+
+def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]) -> list[Waiting]:
+    """List what waits and is to be sent, now with the server and token that the command line names.
+
+    Raises: ValueError if no such run waits, TargetError, OSError.
+    """
+    from compileboard.collectors.push.outbox import list_waiting
+    from compileboard.collectors.push.target import check_server
+
+    context = click.get_current_context()
+    given = {name: context.get_parameter_source(name) == ParameterSource.COMMANDLINE for name in values}
+    server = check_server(values["server"]) if given["server"] else ""
+    waiting = [item for item in list_waiting(root) if not run_ids or item.run_id.startswith(run_ids)]
+    if run_ids and not waiting:
+        raise ValueError(f"no run {' or '.join(run_ids)} waits; `push --list` prints what does")
+    if server and not run_ids:
+        waiting = [item for item in waiting if item.target.server == server]
+    chosen = []
+    for item in waiting:
+        if item.is_written():
+            print_message(f"run {item.run_id} is being recorded, and is pushed meanwhile")
+            continue
+        target = replace(item.target, server=server or item.target.server)
+        if given["token_file"]:
+            target = replace(target, token_file=os.path.abspath(values["token_file"]))
+        if given["insecure"]:
+            target = replace(target, insecure=True)
+        if target != item.target:
+            target.read_token(os.environ)
+            item.set_target(target)
+        chosen.append(replace(item, target=target))
+    return chosen
 
 
 def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -> Iterator[str]:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from compileboard.collectors.contract.events import (
+    Compiled,
+    CompileFailed,
     CompileStarted,
     Event,
     GraphBroke,
@@ -25,6 +27,7 @@ from compileboard.collectors.push.outbox import OutboxStream, Room
 from compileboard.collectors.push.sender import spawn_sender
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.errors import StoreError, StoreMoved
+from compileboard.collectors.store.ingest.frames import Generation
 from compileboard.collectors.store.ingest.source_files import LogRow
 from compileboard.collectors.wire.lines import (
     LARGEST_LINE_BYTES,
@@ -68,6 +71,8 @@ class OutboxSink:
         self._processes: dict[str, ProcessStarted] = {}
         self._recompiles: Counter[str] = Counter()
         self._counts: Counter[type[Event]] = Counter()
+        self._compile_count = 0
+        self._compiles: dict[str, tuple[Generation, set[str]]] = {}  # by process: the ids since its last reset()
         self._logs: dict[str, LogRead] = {}
         self._traces: dict[str, list[str]] = {}
         self._write([dump_mark(Beat(VERSION))])
@@ -119,6 +124,12 @@ class OutboxSink:
             self._processes[event.process_id] = event
         elif isinstance(event, Recompiled):
             self._recompiles[event.process_id] += 1
+        if isinstance(event, (CompileStarted, Compiled, CompileFailed, GraphBroke, Recompiled)) and event.compile_id:
+            generation, compile_ids = self._compiles.setdefault(event.process_id, (Generation(), set()))
+            if isinstance(event, CompileStarted) and generation.trace(event.compile_id, event.attempt):
+                compile_ids.clear()
+            self._compile_count += event.compile_id not in compile_ids  # one at the recompile limit never starts
+            compile_ids.add(event.compile_id)
 
     def _save_text(self, digest: str, body: bytes) -> None:
         if len(body) <= LARGEST_TEXT_BYTES:
@@ -211,7 +222,7 @@ class OutboxSink:
 
     def count_compiles(self) -> tuple[int, int, int]:
         """Count compiles, graph breaks and recompiles so far."""
-        return self._counts[CompileStarted], self._counts[GraphBroke], self._counts[Recompiled]
+        return self._compile_count, self._counts[GraphBroke], self._counts[Recompiled]
 
     def count_recompiles(self, task: str) -> int:
         """Count the recompiles of a benchmark's task, of the rank that has most."""

@@ -267,6 +267,20 @@ class Waiting:
             os.close(descriptor)
         return False
 
+    def set_target(self, target: Target) -> None:
+        """Send it elsewhere, or with another token, from now on.
+
+        Raises: OSError.
+        """
+        path, temporary = self.folder / f"{self.name}.json", self.folder / f".{self.name}.target"
+        before = path.stat()
+        temporary.write_text(json.dumps({**asdict(target), "kind": self.kind}), encoding="utf-8")
+        os.chmod(temporary, 0o600)
+        os.utime(temporary, ns=(before.st_atime_ns, before.st_mtime_ns))  # streams go in this order
+        if target.server != self.target.server:  # how far another server has it is asked
+            (self.folder / f"{self.name}.sent").unlink(missing_ok=True)
+        os.replace(temporary, path)
+
     def list_segments(self) -> list[tuple[int, Path]]:
         """List a stream's files with the byte that each begins at."""
         segments = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.push.outbox import TEXTS, list_waiting, measure_bytes, outbox_root
-from compileboard.collectors.push.sender import WAKE_NAME, read_status, spawn_sender
+from compileboard.collectors.push.sender import WAKE_NAME, is_sending, read_status, spawn_sender
 from compileboard.collectors.push.target import Target
 
 STEP_S = 0.05
@@ -26,10 +26,12 @@ class WaitingRun:
     is_written: bool
     waiting_bytes: int
     error: str | None  # what the server's last answer was, where it was none
+    has_sender: bool
 
     def describe(self) -> str:
         """Return it in one line."""
-        state = "is being recorded" if self.is_written else self.error or "is being sent"
+        sending = "is being sent" if self.has_sender else "waits for the next command, or `push`"
+        state = "is being recorded" if self.is_written else self.error or sending
         return f"{self.run_id}  {describe_size(self.waiting_bytes):>9}  {self.target.server}  {state}"
 
 
@@ -44,6 +46,7 @@ def describe_size(size_bytes: int) -> str:
 def list_waiting_runs(root: Path) -> list[WaitingRun]:
     """List what waits, run by run and server by server."""
     runs: dict[tuple[str, Target], WaitingRun] = {}
+    has_sender = root.is_dir() and is_sending(root)
     for item in list_waiting(root):
         key = (item.run_id, item.target)
         before = runs.get(key)
@@ -54,6 +57,7 @@ def list_waiting_runs(root: Path) -> list[WaitingRun]:
             is_written=item.is_written() or bool(before and before.is_written),
             waiting_bytes=lines_bytes + texts_bytes + (before.waiting_bytes if before else 0),
             error=read_status(root, item.target).error,
+            has_sender=has_sender,
         )
     return list(runs.values())
 

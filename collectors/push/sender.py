@@ -17,7 +17,7 @@ from pathlib import Path
 from compileboard.collectors.push.client import Client, ServerAway
 from compileboard.collectors.push.delivery import BundleDelivery, Refused, StreamDelivery, open_delivery
 from compileboard.collectors.push.outbox import Waiting, list_waiting
-from compileboard.collectors.push.target import TOKEN_VARIABLE, Target, TargetError
+from compileboard.collectors.push.target import Target, TargetError
 from compileboard.start import own_command
 
 IDLE_S, LINGER_S = 0.25, 1.0
@@ -94,7 +94,7 @@ class Sender:
         self.root = root
         self._environment = environment
         self._lines: dict[Target, Line] = {}
-        self._shipments: dict[Path, Shipment] = {}
+        self._shipments: dict[Waiting, Shipment] = {}
         self._written_status = ""
         self._woken_ns = self._read_wake()
         (root / STATUS_NAME).unlink(missing_ok=True)  # what another process met may be over
@@ -134,11 +134,11 @@ class Sender:
                 shipment.pause = Pause()
         for item in waiting:
             line = self._lines.setdefault(item.target, Line(item.target))
-            shipment = self._shipments.setdefault(item.folder / item.name, Shipment(open_delivery(item)))
+            shipment = self._shipments.setdefault(item, Shipment(open_delivery(item)))
             if line.pause.is_over() and shipment.pause.is_over():
                 has_sent |= self._send(item, shipment, line)
-        for path in self._shipments.keys() - {item.folder / item.name for item in waiting}:
-            del self._shipments[path]
+        for item in self._shipments.keys() - set(waiting):
+            del self._shipments[item]
         self._write_status()
         return has_sent
 
@@ -177,9 +177,7 @@ class Sender:
         return False
 
     def _is_hopeless(self, waiting: list[Waiting]) -> bool:
-        """Return True if the server wants a token and this process has none: a later command may have it."""
-        if self._environment.get(TOKEN_VARIABLE):
-            return False
+        """Return True if the server takes no token that this process has: a later command may have another."""
         return all(not item.target.token_file and self._lines[item.target].wants_token for item in waiting)
 
     def _write_status(self) -> None:

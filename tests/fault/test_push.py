@@ -65,3 +65,19 @@ def test_a_spool_that_nobody_recorded_is_pushed(workplace: Workplace, server: Se
     assert done.returncode == 0, done.stderr
     totals = f"select compile_count from run_totals where run_id = '{spool.name}'"
     assert rows_of(server, totals) == [(4,)]
+
+
+def test_what_waits_for_a_wrong_address_is_sent_to_the_right_one(workplace: Workplace, server: Server) -> None:
+    wrong = "http://127.0.0.1:9"
+    done = workplace.collect("run", "--server", wrong, "--", *program((PROGRAMS / "spooling.py", 2)))
+    (run_id,) = (path.name for path in (workplace.home / "outbox").glob("01*"))
+    assert f"of run {run_id} wait in" in done.stderr
+    other = workplace.collect("push", "--server", server.address)  # chooses what waits for it
+    assert (other.returncode, other.stderr) == (0, "compileboard: nothing waits to be pushed\n")
+    unknown = workplace.collect("push", "--run", "01XYZ")
+    assert (unknown.returncode, "no run 01XYZ waits" in unknown.stderr) == (2, True)
+    right = workplace.collect("push", "--run", run_id, "--server", server.address, "--token-file", "missing")
+    assert (right.returncode, "--token-file" in right.stderr) == (2, True)
+    right = workplace.collect("push", "--run", run_id, "--server", server.address)
+    assert right.stderr == f"compileboard: pushed to {server.address}/runs/{run_id}\n"
+    assert rows_of(server, f"select compile_count from run_totals where run_id = '{run_id}'") == [(2,)]

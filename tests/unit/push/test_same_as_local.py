@@ -81,7 +81,7 @@ def read(database: Path, table: str) -> list[tuple[object, ...]]:
         return sorted((tuple(row) for row in rows), key=repr)
 
 
-def push(root: Path, address: str, log: Path) -> None:
+def push(root: Path, address: str, log: Path) -> tuple[int, int, int]:
     sink = OutboxSink.open(root, "R", Target(address), 64 << 20)
     record(sink, log)
     sink.finish()
@@ -89,6 +89,7 @@ def push(root: Path, address: str, log: Path) -> None:
     with closing(Sender(root, {})) as sending:
         while waiting := list(list_waiting(root)):
             sending.step(waiting)
+    return sink.count_compiles()
 
 
 def test_a_pushed_run_has_the_rows_of_a_recorded_one(
@@ -98,8 +99,9 @@ def test_a_pushed_run_has_the_rows_of_a_recorded_one(
     monkeypatch.setattr(outbox_sink, "spawn_sender", lambda root: None)
     with closing(SqliteSink.open(str(tmp_path / "local.db"), "R")) as sink:
         record(sink, log)
+        counts = sink.count_compiles()
     for _again in range(2):  # a recorder that starts anew tells everything under another stream
-        push(tmp_path / "outbox", address, log)
+        assert push(tmp_path / "outbox", address, log) == counts
         for table in TABLES:
             rows = read(tmp_path / "server.db", table)
             assert rows == read(tmp_path / "local.db", table)

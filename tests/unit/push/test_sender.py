@@ -207,12 +207,15 @@ def test_a_torn_last_line_of_a_recorder_that_died_is_left_out(tmp_path: Path, se
     assert server.read("RUN")[0] == make_events(2)
 
 
-def test_a_sender_without_a_token_says_what_to_do_and_ends(tmp_path: Path, server: PushServer) -> None:
+@pytest.mark.parametrize("environment", [{}, {"COMPILEBOARD_TOKEN": "another-0123456789"}])
+def test_a_sender_without_a_right_token_says_what_to_do_and_ends(
+    tmp_path: Path, server: PushServer, environment: dict[str, str]
+) -> None:
     server.token = "secret-0123456789"
     sink = open_sink(tmp_path, server)
     sink.ingest(EventBatch(make_events(1)))
     sink.close()
-    assert not run_sender(tmp_path)
+    assert not run_sender(tmp_path, **environment)
     error = str(read_status(tmp_path, Target(server.address)).error)
     assert error.startswith("the token is missing, wrong, expired or revoked")
     assert run_sender(tmp_path, COMPILEBOARD_TOKEN=server.token)
