@@ -83,7 +83,7 @@ _REFUSALS = {
 _PUSH_REFUSALS = {
     **{status: _REFUSALS[status] for status in ("409", "413", "429", "507")},
     "408": ("Slow", "The body came too slowly, or broke off."),
-    "410": ("Deleted", "The run was deleted."),
+    "410": ("Deleted", "The run was deleted or pruned."),
     "411": ("NoLength", "There is no Content-Length."),
     "426": ("Newer", "A line of a newer collector: upgrade the server."),
     "460": ("Damaged", "The body is not what its checksum or digest tells: send it again."),

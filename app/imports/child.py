@@ -152,8 +152,8 @@ def _finish(slot: QueueEntry, last: dict[str, Any], code: int, late: bool, error
         return
     if last.get("state") == "done" and last.get("deleted"):
         message = (
-            "This log's run was deleted here, so it was left out. To have it again, send it with "
-            "“import it even if its run was deleted”."
+            "This log's run was deleted or pruned here, so it was left out. To have it again, delete it if it was "
+            "pruned, and send it with “import it even if its run was deleted”."
         )
         slot.save(state="failed", run_id=None, message=message)
         return

@@ -16,7 +16,7 @@ from compileboard.collectors.store.streams.lines import (
     read_lines,
 )
 from compileboard.collectors.store.streams.receive import RunDeleted, StreamWriter
-from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream, is_deleted, is_owner
+from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_removal, get_stream, is_owner
 from compileboard.collectors.wire.lines import STREAM_ID, UnknownLine
 
 ATTEMPTS = 3
@@ -26,13 +26,13 @@ MOST_TOLD = 1000  # missing texts in one answer
 def find_stream(reader: sqlite3.Connection, run_id: str, stream_id: str, token_id: str | None) -> Stream:
     """Return a stream as far as it is stored.
 
-    Raises: PushRefused if its run was deleted, or another token began it.
+    Raises: PushRefused if its run was deleted or pruned, or another token began it.
     """
     for name, value in (("run", run_id), ("stream", stream_id)):
         if not STREAM_ID.fullmatch(value):
             raise PushRefused(400, f"{name}: expected letters, digits, dots and dashes, 64 at most: {value[:80]!r}.")
-    if is_deleted(reader, run_id):
-        raise _deleted(run_id)
+    if removal := get_removal(reader, run_id):
+        raise PushRefused(410, f"Run {run_id} was {removal} on the server; nothing more of it is stored.")
     stream = get_stream(reader, run_id, stream_id) or Stream(run_id, stream_id, token_id)
     if not is_owner(reader, stream, token_id):
         raise PushRefused(403, f"Another token began stream {stream_id}; send under a stream of your own.")
@@ -80,7 +80,7 @@ def append_lines(
             missing = error.digests[:MOST_TOLD]
             raise PushRefused(409, f"{error}: PUT texts/DIGEST.", fields={"missing": missing}) from None
         except RunDeleted:
-            raise _deleted(stream.run_id) from None
+            continue  # since it was looked up: the next look tells how
     raise PushRefused(503, "Other requests of the stream are being stored. Try again soon.", retry_after_s=1)
 
 
@@ -105,7 +105,3 @@ def _store_lines(lines: StreamLines, writer: StreamWriter) -> Stream:
 def _restart(stream: Stream, writer: StreamWriter) -> Stream:
     writer.restart(stream)
     return stream
-
-
-def _deleted(run_id: str) -> PushRefused:
-    return PushRefused(410, f"Run {run_id} was deleted on the server; nothing more of it is stored.")

@@ -187,7 +187,7 @@ class StreamDelivery:
         return Sent()
 
     def _check_refusal(self, answer: ServerAnswer) -> None:
-        """Raises: Refused; a deleted run goes, and nothing more of it is written."""
+        """Raises: Refused; what waits of a deleted or pruned run goes, and nothing more of it is written."""
         if answer.status == 410 and self.waiting.is_written():
             self.waiting.write_stop("deleted")
         elif answer.status == 410:
@@ -201,7 +201,7 @@ def explain(answer: ServerAnswer) -> str:
         401: "the token is missing, wrong, expired or revoked; make one on the server with `token create`",
         403: "the token lacks the scope `ingest`, or another token began this stream",
         404: "there is no such address; is it a CompileBoard server of this version?",
-        410: "the run was deleted on the server",
+        410: "the run was deleted or pruned on the server",
         426: "the server is older than this collector; upgrade the server",
         507: "the server's disk is full",
     }

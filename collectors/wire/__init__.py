@@ -18,7 +18,7 @@ Requests, all below `/api/v1`, with `Authorization: Bearer`; `Upload-Checksum` i
     400 no whole lines, or header   401 no token, or none that is valid    403 token of another scope or another stream
     409 a gap: Upload-Offset tells where to go on; {"missing": […]}: texts first; {"restart": true}: what is there is
         not what the box has, and is forgotten: everything again, under a new stream
-    410 the run was deleted         413 too large     426 a line of a newer version: upgrade the server
+    410 deleted or pruned           413 too large     426 a line of a newer version: upgrade the server
     429 and 503 with Retry-After    460 the body is not what its checksum tells: send it again      507 disk full
 
 Imported on boxes: the standard library alone.

@@ -42,6 +42,7 @@ from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.rollups.summaries import write_summaries
 from compileboard.collectors.store.rollups.totals import BatchTotals
+from compileboard.collectors.store.streams.rows import get_removal
 
 HELD_WHOLE: frozenset[type[Event]] = frozenset(
     (CommitsSeen, ConfigSeen, PageFaultsCounted, ArtifactSeen, SpanSeen, SymbolSeen, ReproCaptured, ReproValues)
@@ -112,7 +113,7 @@ class Ingestor:
         before = self.connection.total_changes
         try:
             with write_transaction(self.connection):
-                if self._is_deleted(run_id):
+                if get_removal(self.connection, run_id):
                     result.deleted_run = True
                     return result
                 try:
@@ -205,12 +206,6 @@ class Ingestor:
             "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
             {"id": run_id, "now_us": now_us},
         )
-
-    def _is_deleted(self, run_id: str) -> bool:
-        query = """
-            select 1 from removed_runs where run_id = :id union all select 1 from pruned_runs where run_id = :id
-            """
-        return self.connection.execute(query, {"id": run_id}).fetchone() is not None
 
     def _save_event(self, run_id: str, event: Event) -> bool:
         """Store the event itself; False if it was there already."""

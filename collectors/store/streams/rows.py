@@ -119,7 +119,12 @@ def forget_run_streams(connection: sqlite3.Connection, run_id: str) -> None:
         connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608
 
 
-def is_deleted(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Return whether a person deleted a run."""
-    query = "select 1 from removed_runs where run_id = :run_id"
-    return connection.execute(query, {"run_id": run_id}).fetchone() is not None
+def get_removal(connection: sqlite3.Connection, run_id: str) -> str | None:
+    """Return `deleted` or `pruned` for a run of which nothing more is stored."""
+    query = """
+        select 'deleted' as removal from removed_runs where run_id = :run_id
+        union all
+        select 'pruned' from pruned_runs where run_id = :run_id
+        """
+    row = connection.execute(query, {"run_id": run_id}).fetchone()
+    return None if row is None else str(row["removal"])

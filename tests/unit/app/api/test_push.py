@@ -22,6 +22,7 @@ from compileboard.app.push.rates import RateLimit
 from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunStarted
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run
+from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.collectors.wire.lines import LARGEST_PLAIN_BYTES, checksum_of, digest_of
 from compileboard.collectors.wire.marks import StreamEnd, dump_mark
 from tests.tools.push.box import STREAM_PATH, StreamBytes, headers_of
@@ -106,7 +107,18 @@ def test_a_deleted_run_is_gone(client: FlaskClient, store: sqlite3.Connection) -
     patch(client, STREAM.lines[:half])
     delete_run(store, "R")
     assert client.head(PATH).status_code == 410
-    assert patch(client, STREAM.lines[half:], half).status_code == 410
+    assert "was deleted" in json_of(patch(client, STREAM.lines[half:], half))["error"]
+
+
+def test_a_pruned_run_says_so_and_keeps_its_figures(client: FlaskClient, store: sqlite3.Connection) -> None:
+    patch(client, STREAM.lines)
+    assert [run.id for run in prune_runs(store, PruneRule(2**60), 2**60)] == ["R"]
+    late = patch(client, WITH_TEXT.lines[len(STREAM.lines) :], len(STREAM.lines))
+    assert (late.status_code, json_of(late)["error"]) == (
+        410,
+        "Run R was pruned on the server; nothing more of it is stored.",
+    )
+    assert (count(store, "runs"), count(store, "events")) == (1, 0)
 
 
 def test_a_stream_belongs_to_the_token_that_began_it(client: FlaskClient, store: sqlite3.Connection) -> None:
