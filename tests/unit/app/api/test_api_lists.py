@@ -55,6 +55,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         keep_one_of_each(connection)
         capture_repros(connection)
         delete_and_audit(connection)
+        connection.executemany(
+            "insert into streams values (?, 's', null, 9, 7, 2, 0, 0, '0.1.0', 5, ?, 6)",
+            [(run_id, updated_us) for updated_us, run_id in enumerate(BENCH_RUNS)],
+        )
     explore(path)
     return path
 
