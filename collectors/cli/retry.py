@@ -59,6 +59,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     Runs that the server has are skipped. What waits takes the --token-file that is given; --server chooses what
     waits for it, and with --run it is where those runs go now.
     """
+    from compileboard.collectors.pipeline.recover_spools import pick_up_spools
     from compileboard.collectors.push.outbox import outbox_root
     from compileboard.collectors.push.report import deliver, list_waiting_runs
 
@@ -71,6 +72,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
         config = RunConfig(**read_server(values))
         queued = [run_id for path in paths for run_id in _queue(path, root, run_ids, config)]
     else:
+        print_recovery(pick_up_spools())  # of recorders that were killed
         queued = [item.run_id for item in _choose_waiting(root, run_ids, values)]
     if not queued:
         print_message("nothing waits to be pushed")

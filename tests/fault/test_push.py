@@ -81,3 +81,16 @@ def test_what_waits_for_a_wrong_address_is_sent_to_the_right_one(workplace: Work
     right = workplace.collect("push", "--run", run_id, "--server", server.address)
     assert right.stderr == f"compileboard: pushed to {server.address}/runs/{run_id}\n"
     assert rows_of(server, f"select compile_count from run_totals where run_id = '{run_id}'") == [(2,)]
+
+
+def test_push_sends_what_a_killed_recorder_left(workplace: Workplace, server: Server) -> None:
+    command = program((PROGRAMS / "spooling.py", 40, 0.05))
+    started = workplace.start_command("run", "--server", server.address, "--", *command)
+    (spool,) = wait_for(lambda: [path for path in workplace.spools if list(path.glob("*.jsonl"))])
+    started.kill()
+    started.wait()
+    totals = f"select compile_count from run_totals where run_id = '{spool.name}'"
+    wait_for(lambda: any(b'"final"' in path.read_bytes() for path in spool.glob("*.jsonl")))
+    done = workplace.collect("push")
+    assert done.stderr.splitlines()[-1] == f"compileboard: pushed to {server.address}/runs/{spool.name}"
+    assert rows_of(server, totals) == [(40,)]
