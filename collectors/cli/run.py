@@ -179,13 +179,16 @@ def _list_closing_lines(launch: Launch, database: str) -> list[str]:
     """Describe what was recorded or pushed."""
     manifest = launch.manifest
     if manifest.server:
+        from compileboard.collectors.pipeline.outbox_sink import OutboxSink
         from compileboard.collectors.push.outbox import outbox_root
         from compileboard.collectors.push.report import describe_delivery
         from compileboard.collectors.push.target import Target
 
         recorder = launch.recording.recorder
         counts = f"recorded {counts_text(*recorder.sink.count_compiles())}; " if recorder else ""
-        return [counts + describe_delivery(outbox_root(os.environ), manifest.run_id, Target.of(manifest))]
+        lost_count = recorder.sink.lost_count if recorder and isinstance(recorder.sink, OutboxSink) else 0
+        lost = f"{count_text(lost_count, 'event')} lost, as the outbox was full; " if lost_count else ""
+        return [counts + lost + describe_delivery(outbox_root(os.environ), manifest.run_id, Target.of(manifest))]
     lines = closing_lines(database, manifest.run_id)
     if "accuracy" in manifest.repro:
         from compileboard.collectors.terminal.graph_checks import describe_graph_checks

@@ -25,6 +25,7 @@ class Refused(Exception):
         super().__init__(words)
         self.pause_s = pause_s
         self.is_token = status in (401, 403)
+        self.is_deleted = status == 410
         self.is_of_one = status in (400, 403, 404, 409, 410, 413, 426)  # other runs may be taken
 
 

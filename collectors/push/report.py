@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.push.outbox import TEXTS, list_waiting, measure_bytes, outbox_root
-from compileboard.collectors.push.sender import WAKE_NAME, is_sending, read_status, spawn_sender
+from compileboard.collectors.push.sender import WAKE_NAME, is_deleted, is_sending, read_status, spawn_sender
 from compileboard.collectors.push.target import Target
 
 STEP_S = 0.05
@@ -80,13 +80,20 @@ def describe_delivery(root: Path, run_id: str, target: Target) -> str:
     """Wait for a run's delivery and return in one line what became of it."""
     with suppress(OSError):
         spawn_sender(root)  # it may have been killed
-    if await_delivery(root, run_id, target):
+    is_delivered = await_delivery(root, run_id, target)
+    if is_deleted(root, run_id):
+        return _describe_deleted(run_id, target)
+    if is_delivered:
         return f"pushed to {target.run_page(run_id)}"
     waiting_bytes = sum(run.waiting_bytes for run in list_waiting_runs(root) if run.run_id == run_id)
     error = read_status(root, target).error
     why = f"; {error}" if error else ""
     size = describe_size(waiting_bytes)
     return f"{size} of run {run_id} wait in {root} and are sent when {target.server} takes them{why}"
+
+
+def _describe_deleted(run_id: str, target: Target) -> str:
+    return f"run {run_id} was deleted on {target.server}; nothing more of it is sent"
 
 
 def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: Callable[[str], None]) -> bool:
@@ -102,7 +109,10 @@ def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: 
         target = targets.get(run_id)
         if target is None:
             continue  # it was sent meanwhile
-        if await_delivery(root, run_id, target, LONGEST_DELIVERY_S, began_us):
+        is_delivered = await_delivery(root, run_id, target, LONGEST_DELIVERY_S, began_us)
+        if is_deleted(root, run_id):
+            print_line(_describe_deleted(run_id, target))
+        elif is_delivered:
             print_line(f"pushed to {target.run_page(run_id)}")
         else:
             left.append(run_id)

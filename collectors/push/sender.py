@@ -23,6 +23,7 @@ from compileboard.start import own_command
 IDLE_S, LINGER_S = 0.25, 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
 GIVE_UP_S = 24 * 3600.0  # without an answer and without a writer; the next command starts it again
+MOST_DELETED = 100  # that its status names
 LOCK_TRIES, LOCK_PAUSE_S = 5, 0.02
 LOCK_NAME, STATUS_NAME, WAKE_NAME = "sender.lock", "sender.json", "sender.wake"
 
@@ -95,6 +96,7 @@ class Sender:
         self._environment = environment
         self._lines: dict[Target, Line] = {}
         self._shipments: dict[Waiting, Shipment] = {}
+        self._deleted: dict[str, None] = {}  # runs that the server had deleted
         self._written_status = ""
         self._woken_ns = self._read_wake()
         (root / STATUS_NAME).unlink(missing_ok=True)  # what another process met may be over
@@ -158,6 +160,7 @@ class Sender:
             if client.answer_count > before_count:
                 line.pause = shipment.pause = Pause()
                 status.answered_us, status.error, line.wants_token = now_us, None, False
+                self._deleted.pop(waiting.run_id, None)  # it may be restored
             return sent.plain_bytes > 0 or sent.is_done
         except (ServerAway, TargetError) as error:
             line.pause.lengthen(0.0)
@@ -166,6 +169,8 @@ class Sender:
         except Refused as refused:
             (shipment if refused.is_of_one else line).pause.lengthen(refused.pause_s)
             words = str(refused)
+            if refused.is_deleted:
+                self._deleted[waiting.run_id] = None
             if refused.is_token:
                 line.wants_token = True
                 line.close()
@@ -182,7 +187,7 @@ class Sender:
 
     def _write_status(self) -> None:
         status = {_key_of(line.target): asdict(line.status) for line in self._lines.values()}
-        text = json.dumps({"pid": os.getpid(), "servers": status})
+        text = json.dumps({"pid": os.getpid(), "servers": status, "deleted": list(self._deleted)[-MOST_DELETED:]})
         if text == self._written_status:
             return
         self._written_status = text
@@ -203,6 +208,14 @@ def read_status(root: Path, target: Target) -> ServerStatus:
         return ServerStatus(status["answered_us"], status["error"], status["failed_us"])
     except (OSError, ValueError, KeyError, TypeError):
         return ServerStatus()
+
+
+def is_deleted(root: Path, run_id: str) -> bool:
+    """Return True if the server took nothing more of a run because it was deleted there."""
+    try:
+        return run_id in json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["deleted"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _take_lock(root: Path) -> int | None:

@@ -82,6 +82,11 @@ def test_a_server_that_is_away_costs_the_program_nothing_and_gets_all_later(
             assert count_compiles(other, run_id_of(done)) == 20
 
 
+def test_the_last_line_counts_what_a_full_outbox_lost(workplace: Workplace, server: PushServer) -> None:
+    command = ("run", "--outbox-size", "1KiB", "--server", server.address, "--", sys.executable, SPOOLING, 20)
+    assert " events lost, as the outbox was full; " in workplace.collect(*command).stderr
+
+
 def test_a_server_that_dies_while_the_program_runs_gets_every_event_once(workplace: Workplace) -> None:
     with push_server() as first:
         port = first.server_port

@@ -82,6 +82,8 @@ class HasStreamState(Protocol):
     def updated_us(self) -> int: ...
     @property
     def ended_us(self) -> int | None: ...
+    @property
+    def is_replaced(self) -> bool: ...
 
 
 def describe_stream(stream: HasStreamState, clock: RecorderClock) -> RunState:
@@ -92,6 +94,8 @@ def describe_stream(stream: HasStreamState, clock: RecorderClock) -> RunState:
         return RunState("delivered", "good", "All that its recorder wrote is stored.")
     if stream.updated_us >= clock.alive_since_us:
         return RunState("receiving", "busy", "The box sends.")
+    if stream.is_replaced:
+        return RunState("replaced", "quiet", "The run's recorder began anew: a later stream has all of it.")
     silence = format_duration(clock.now_us - stream.updated_us)
     return RunState("silent", "warn", f"Nothing came for {silence}. What waits on the box goes out when it is back.")
 

@@ -13,7 +13,9 @@ STREAMS_SQL = """
 select
   s.run_id, s.stream_id, coalesce(a.title, r.git_subject, r.name, d.name) as name, r.host,
   r.id is not null as is_here, t.name as token, s.stored_bytes, s.event_count, s.lost_count, s.dropped_text_count,
-  s.version, s.started_us, s.updated_us, s.ended_us
+  s.version, s.started_us, s.updated_us, s.ended_us,
+  exists (select 1 from streams as o where o.run_id = s.run_id and o.stream_id <> s.stream_id and o.started_us >= s.updated_us)
+    as is_replaced
 from streams as s
 left join runs as r on r.id = s.run_id
 left join run_annotations as a on a.run_id = s.run_id
@@ -43,6 +45,7 @@ class StreamRow:
     started_us: StartTime
     updated_us: Annotated[TimeUs, "When something of it came last."]
     ended_us: Annotated[TimeUs | None, "When its last line came."]
+    is_replaced: Annotated[bool, "Whether the run's recorder began another stream after it, which has all of it."]
 
 
 def list_streams(reader: sqlite3.Connection, cursor: str | None, limit: int) -> Page[StreamRow]:
@@ -52,5 +55,8 @@ def list_streams(reader: sqlite3.Connection, cursor: str | None, limit: int) -> 
     """
     updated_us, run_id, stream_id = decode_cursor(cursor, int, str, str) or (None, None, None)
     values = {"updated_us": updated_us, "run_id": run_id, "stream_id": stream_id, "limit": limit + 1}
-    rows = [StreamRow(**{**dict(row), "is_here": bool(row["is_here"])}) for row in reader.execute(STREAMS_SQL, values)]
+    rows = []
+    for row in reader.execute(STREAMS_SQL, values):
+        flags = {name: bool(row[name]) for name in ("is_here", "is_replaced")}
+        rows.append(StreamRow(**{**dict(row), **flags}))
     return make_page(rows, limit, lambda row: (row.updated_us, row.run_id, row.stream_id))

@@ -15,8 +15,9 @@ from compileboard.collectors.contract.events import ArtifactSeen, CompileStarted
 from compileboard.collectors.pipeline import outbox_sink
 from compileboard.collectors.pipeline.outbox_sink import OutboxSink
 from compileboard.collectors.pipeline.source import EventBatch
-from compileboard.collectors.push import outbox, sender
+from compileboard.collectors.push import outbox, report, sender
 from compileboard.collectors.push.outbox import list_waiting
+from compileboard.collectors.push.report import describe_delivery
 from compileboard.collectors.push.sender import Sender, read_status
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.errors import StoreMoved
@@ -31,6 +32,7 @@ def no_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send from the test itself."""
     monkeypatch.setattr(sender, "LINGER_S", 0.05)
     monkeypatch.setattr(outbox_sink, "spawn_sender", lambda root: None)
+    monkeypatch.setattr(report, "spawn_sender", lambda root: None)
 
 
 @pytest.fixture
@@ -194,6 +196,8 @@ def test_nothing_more_is_written_of_a_run_that_was_deleted_on_the_server(tmp_pat
     sink.close()
     send(tmp_path, server)
     assert list(list_waiting(tmp_path)) == []
+    line = describe_delivery(tmp_path, "RUN", Target(server.address))
+    assert line == f"run RUN was deleted on {server.address}; nothing more of it is sent"
 
 
 def test_a_torn_last_line_of_a_recorder_that_died_is_left_out(tmp_path: Path, server: PushServer) -> None:

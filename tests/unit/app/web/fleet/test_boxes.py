@@ -34,6 +34,20 @@ def test_a_stream_has_a_state(
     assert (row["run_id"], row["stream_id"], row["lost_count"]) == ("R", "s1", 7)
 
 
+def test_a_stream_that_a_later_one_of_its_run_repeats_is_replaced(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    patch(client, STREAM.lines)
+    store.execute("update streams set started_us = 4, updated_us = 5, ended_us = null")
+    columns = "run_id, {}, token_id, stored_bytes, checksum, event_count, lost_count, dropped_text_count, version"
+    names = columns.format("stream_id")
+    values = columns.format("'s2'")
+    store.execute(f"insert into streams ({names}, started_us, updated_us) select {values}, 6, 6 from streams")
+    rows = client.get("/api/v1/streams").json["data"]
+    assert [(row["stream_id"], row["is_replaced"]) for row in rows] == [("s2", False), ("s1", True)]
+    assert ">replaced<" in client.get("/boxes").text
+
+
 def test_streams_of_a_deleted_run_say_so(client: FlaskClient, store: sqlite3.Connection) -> None:
     patch(client, STREAM.lines)
     store.execute("delete from runs")
