@@ -28,22 +28,45 @@ from compileboard.exit_codes import REFUSED
 from compileboard.start import own_command
 
 LOOK_EVERY_S = 5.0
+RESTART_EVERY_S = 10.0
 ALERT_EVERY_S = 60.0
 PRUNE_EVERY_S = 3600.0
 
 
-def start_follower(settings: Settings, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a follower that ends with this process, however this one ends: then its stdin is closed."""
-    command = own_command("compileboard.app", "follow", "--while-stdin", "--db", os.path.abspath(settings.db))
-    if settings.alerts:
-        command += ["--alerts", os.path.abspath(settings.alerts)]
-    return subprocess.Popen(
-        command,
-        env=dict(environ),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for the server; this one ends after it
-    )
+class Follower:
+    """The follower beside a server. It ends with this process, however this one ends: then its stdin is closed."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._command = own_command("compileboard.app", "follow", "--while-stdin", "--db", os.path.abspath(settings.db))
+        if settings.alerts:
+            self._command += ["--alerts", os.path.abspath(settings.alerts)]
+        self._environ = dict(environ)
+        self._start()
+
+    def _start(self) -> None:
+        self._started_s = time.monotonic()
+        self._process = subprocess.Popen(
+            self._command,
+            env=self._environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the server; this one ends after it
+        )
+        self._process.returncode = 0  # gunicorn reaps it
+
+    def restart(self) -> None:
+        """Start it again where it has ended, but not all the time."""
+        if self._has_ended() and time.monotonic() - self._started_s >= RESTART_EVERY_S:
+            sys.stderr.write("compileboard: the process that updates incidents ended; it is started again\n")
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._start()
+
+    def _has_ended(self) -> bool:
+        """Return whether nobody holds the other end of its stdin; its number may be another's by now."""
+        poll = select.poll()
+        poll.register(self._process.stdin, 0)  # type: ignore[arg-type]
+        return bool(poll.poll(0))
 
 
 def follow(

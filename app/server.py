@@ -15,7 +15,7 @@ from typing import Any
 from flask import Flask
 
 from compileboard.app import create_app
-from compileboard.app.follow import start_follower
+from compileboard.app.follow import Follower
 from compileboard.app.format import format_plural
 from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.indexing import start_indexing
@@ -172,10 +172,9 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
         shown = f"[{host}]" if ":" in host else host
         log(describe_exposure(settings))
         log(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
-        if settings.follow == "yes" and settings.read_only == "no":
-            follower = start_follower(settings, environ)
-            follower.returncode = 0  # gunicorn reaps it
-        run_gunicorn(app, listener.detach(), settings)
+        follows = settings.follow == "yes" and settings.read_only == "no"
+        follower = Follower(settings, environ) if follows else None
+        run_gunicorn(app, listener.detach(), settings, follower)
     return 0
 
 
@@ -197,10 +196,15 @@ def make_room_for_connections(threads: int) -> int:
 
 
 def run_gunicorn(
-    app: Flask, listener: int, settings: Settings, worker_class: str = "compileboard.app.worker.Worker"
+    app: Flask,
+    listener: int,
+    settings: Settings,
+    follower: Follower | None = None,
+    worker_class: str = "compileboard.app.worker.Worker",
 ) -> None:
-    """Serve an application from a listening socket until it is told to stop."""
+    """Serve an application from a listening socket until it is told to stop, and start its follower when that ends."""
     from gunicorn.app.base import BaseApplication
+    from gunicorn.arbiter import Arbiter
 
     options: dict[str, Any] = {
         "bind": f"fd://{listener}",  # gunicorn closes it
@@ -230,6 +234,15 @@ def run_gunicorn(
 
         def load(self) -> Flask:
             return app
+
+        def run(self) -> None:
+            Master(self).run()
+
+    class Master(Arbiter):  # type: ignore[misc]
+        def manage_workers(self) -> None:  # once a second
+            super().manage_workers()
+            if follower is not None:
+                follower.restart()
 
     try:
         Server().run()

@@ -99,7 +99,7 @@ def _check_disk(path: str) -> str:
 def _check_follower(path: str) -> str:
     renewed_s = read_renewed(path, FOLLOW)
     if renewed_s is None or not is_taken(path, FOLLOW):
-        return "no process updates incidents; start the server again, or compileboard follow"
+        return "no process updates incidents; its server starts one within 10 s, or compileboard follow"
     silent_s = time.time() - renewed_s
     if silent_s > SLOWEST_PASS_S:
         return f"incidents were last looked at {format_duration(silent_s * 1e6)} ago"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -17,6 +19,14 @@ from compileboard.collectors.store.connection import DATABASE_VERSION
 from tests.tools.observed import processes_of, wait_for
 from tests.tools.serving import serving
 from tests.unit.app.incidents.test_incidents_update import STEPPED, record
+
+SOON = """
+import sys
+from compileboard.app import follow
+from compileboard.app.cli.main import main
+follow.RESTART_EVERY_S = 0
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def _follower(database: Path) -> list[int]:
@@ -39,6 +49,17 @@ def test_the_follower_ends_with_a_server_that_is_killed(database: Path) -> None:
         wait_for(lambda: _follower(database))
         server.process.kill()
         wait_for(lambda: not _follower(database))
+
+
+def test_a_follower_that_is_killed_is_started_again(database: Path) -> None:
+    with serving(database, front=(sys.executable, "-c", SOON)) as server:
+        (first,) = wait_for(lambda: _follower(database))
+        os.kill(first, signal.SIGKILL)
+        (second,) = wait_for(lambda: [pid for pid in _follower(database) if pid != first])
+        server.process.terminate()
+        assert server.process.wait(20) == 0
+        wait_for(lambda: second not in _follower(database))
+    assert server.output.count("it is started again") == 1
 
 
 def test_follow_no_looks_for_nothing(database: Path) -> None:
