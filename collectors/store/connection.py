@@ -11,6 +11,7 @@ from pathlib import Path
 
 from compileboard.collectors.store.errors import (
     NotAStore,
+    StoreFull,
     StoreMissing,
     StoreNeedsMigration,
     StoreTooNew,
@@ -119,7 +120,7 @@ def describe_missing(name: str) -> str:
 
 
 def _open_read_only(name: str) -> sqlite3.Connection:
-    """Open read-only; on a disk that cannot be written, WAL's side files cannot be made and must not be needed."""
+    """Open read-only; on a disk that is read-only or full, WAL's side files cannot be made and must not be needed."""
     uri = Path(name).absolute().as_uri()
     connection = sqlite3.connect(
         f"{uri}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
@@ -127,11 +128,19 @@ def _open_read_only(name: str) -> sqlite3.Connection:
     try:
         connection.execute("select count(*) from sqlite_schema")
         return connection
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         connection.close()
-        if os.access(os.path.dirname(os.path.abspath(name)), os.W_OK) or os.path.exists(f"{name}-wal"):
+        is_writable = os.access(os.path.dirname(os.path.abspath(name)), os.W_OK)
+        if (is_writable and not isinstance(explain(error, name), StoreFull)) or _has_log(name):
             raise
         return sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _has_log(name: str) -> bool:
+    try:
+        return os.path.getsize(f"{name}-wal") > 0
+    except OSError:
+        return False
 
 
 def _check_version(connection: sqlite3.Connection, name: str, *, allow_older: bool) -> None:
