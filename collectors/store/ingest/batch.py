@@ -29,12 +29,21 @@ class Batch:
     traces: TraceRows
     ids: dict[Content, int] = field(default_factory=dict)
 
-    def find_id(self, insert: InsertOnce, content: Content, describe: Callable[[], Mapping[str, Any]]) -> int:
-        """Return the id of a function, a series … by its content, making its row the first time."""
+    def find_id(
+        self,
+        insert: InsertOnce,
+        content: Content,
+        identity: Mapping[str, Any],
+        describe: Callable[[], Mapping[str, Any]] = dict,
+    ) -> int:
+        """Return the id of a function, a series … by its content, making its row the first time.
+
+        `identity` are the columns that tell it apart; `describe` gives the others, only of a row that is new.
+        """
         known = self.ids.get(content)
         if known is None:
             known = content_id(*content)
-            insert.add_once(self.connection, {"id": known, **describe()})
+            insert.add_once(self.connection, {"id": known, **identity}, describe)
             self.ids[content] = known
         return known
 
@@ -46,4 +55,4 @@ def find_function(batch: Batch, file: str | None, name: str | None) -> int | Non
     """Return the id of a function, making its row the first time; None if torch did not name it."""
     if not name:
         return None
-    return batch.find_id(_FUNCTION, ("function", file or "", name), lambda: {"file": file or "", "name": name})
+    return batch.find_id(_FUNCTION, ("function", file or "", name), {"file": file or "", "name": name})

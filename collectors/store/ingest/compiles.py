@@ -53,7 +53,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
             "attempt_count": (event.attempt or 0) + 1,
         },
     )
-    name_recompiles(batch, compile_.key, function_id, event.line)
+    name_recompiles(batch, compile_, function_id, event.line)
     batch.totals.add(compile_count=int(new))
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=1)
 
@@ -115,7 +115,7 @@ def _settle_compile(
 ) -> None:
     """Set the compile's outcome, and its graph breaks' where the text did not tell."""
     compile_.function_id = function_id
-    name_recompiles(batch, compile_.key, function_id, event.line)
+    name_recompiles(batch, compile_, function_id, event.line)
     batch.connection.execute(
         """
         update compiles set
@@ -131,10 +131,11 @@ def _settle_compile(
             "function_id": function_id,
         },
     )
-    batch.connection.execute(
-        "update graph_breaks set outcome = :outcome where compile_key = :key and outcome = 'unknown'",
-        {"key": compile_.key, "outcome": "skipped" if outcome in ("failed", "skipped") else "resumed"},
-    )
+    if compile_.has_breaks:
+        batch.connection.execute(
+            "update graph_breaks set outcome = :outcome where compile_key = :key and outcome = 'unknown'",
+            {"key": compile_.key, "outcome": "skipped" if outcome in ("failed", "skipped") else "resumed"},
+        )
     batch.totals.add(
         failure_count=int(outcome == "failed"),
         recompile_limit_count=int(outcome == "recompile_limit"),
@@ -164,8 +165,9 @@ def _add_time(connection: Connection, compile_: Compile, duration_us: int, total
     """Spread a record's time over what the compile had: its graph breaks and the cause it was recompiled for."""
     key = {"key": compile_.key, "duration_us": duration_us}
     connection.execute("update compiles set total_us = total_us + :duration_us where id = :key", key)
-    for row in connection.execute("select distinct distinct_id from graph_breaks where compile_key = :key", key):
-        totals.add_to(BREAKS, row["distinct_id"], compile_us=duration_us)
+    if compile_.has_breaks:
+        for row in connection.execute("select distinct distinct_id from graph_breaks where compile_key = :key", key):
+            totals.add_to(BREAKS, row["distinct_id"], compile_us=duration_us)
     if compile_.recompiled:
         totals.add(recompile_us=duration_us)
         for row in connection.execute(
@@ -195,6 +197,7 @@ def write_break(batch: Batch, event: GraphBroke) -> None:
         },
     )
     if compile_:
+        compile_.has_breaks = True
         batch.connection.execute(
             "update compiles set graph_break_count = graph_break_count + 1 where id = :key", {"key": compile_.key}
         )
@@ -207,10 +210,11 @@ def _find_distinct_break(batch: Batch, event: GraphBroke, function_id: int | Non
     distinct_id = batch.find_id(
         _DISTINCT_BREAK,
         ("break", event.fingerprint),
+        pick(event, "fingerprint"),
         lambda: {
             "hints": json.dumps(event.hints),
             "function_id": function_id,
-            **pick(event, "fingerprint", "gb_id", "gb_type", "reason", "explanation", "source_line", "line"),
+            **pick(event, "gb_id", "gb_type", "reason", "explanation", "source_line", "line"),
         },
     )
     batch.connection.execute(

@@ -26,6 +26,7 @@ class Compile:
     function_id: int | None
     line: int | None
     recompiled: bool = False
+    has_breaks: bool = False
 
 
 @dataclass
@@ -82,7 +83,7 @@ class FrameIndex:
     def _load(self, process_id: str) -> Process:
         rows = self.connection.execute(
             """
-            select id, generation, compile_id, frame_id, function_id, line, outcome, recompiled_from
+            select id, generation, compile_id, frame_id, function_id, line, outcome, recompiled_from, graph_break_count
             from compiles
             where process_id = :process_id
               and generation = (select max(generation) from compiles where process_id = :process_id)
@@ -103,6 +104,7 @@ class FrameIndex:
                     function_id=row["function_id"],
                     line=row["line"],
                     recompiled=row["recompiled_from"] is not None,
+                    has_breaks=row["graph_break_count"] > 0,
                 )
             )
         return process

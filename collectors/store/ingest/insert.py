@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from compileboard.collectors.contract.fingerprints import format_id
@@ -41,14 +41,19 @@ class InsertOnce(Insert):
         self._find = f"select {same} from {table} where id = :id"  # noqa: S608 - our own names
         self._identity = identity
 
-    def add_once(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> None:
-        """Insert a row unless it is there.
+    def add_once(
+        self,
+        connection: sqlite3.Connection,
+        values: Mapping[str, Any],
+        describe: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        """Insert a row unless it is there, with what `describe` then gives of it.
 
         Raises: IdClashError if another thing has its id.
         """
         known = connection.execute(self._find, values).fetchone()
         if known is None:
-            self.add(connection, values)
+            self.add(connection, {**values, **describe()})
         elif not known[0]:
             content = {name: values[name] for name in self._identity}
             raise IdClashError(f"id {format_id(values['id'])} is of another thing than {content}: report it")

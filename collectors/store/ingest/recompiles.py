@@ -14,6 +14,7 @@ from compileboard.collectors.contract.fingerprints import content_digest
 from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.ingest.batch import Batch
+from compileboard.collectors.store.ingest.frames import Compile
 from compileboard.collectors.store.ingest.insert import Insert, InsertForId, InsertOnce, pick
 from compileboard.collectors.store.rollups.totals import CAUSES, FUNCTIONS
 
@@ -51,9 +52,9 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
     batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
 
 
-def name_recompiles(batch: Batch, compile_key: int, function_id: int | None, line: int | None) -> None:
+def name_recompiles(batch: Batch, compile_: Compile, function_id: int | None, line: int | None) -> None:
     """Set the function of those recompiles of a compile that came before it was known."""
-    if function_id is None:
+    if function_id is None or not compile_.recompiled:
         return
     rows = batch.connection.execute(
         """
@@ -63,7 +64,7 @@ def name_recompiles(batch: Batch, compile_key: int, function_id: int | None, lin
         join events on events.process_id = recompiles.process_id and events.sequence = recompiles.sequence
         where compile_key = :key and recompiles.function_id is null
         """,
-        {"key": compile_key},
+        {"key": compile_.key},
     ).fetchall()
     for row in rows:
         event = load_event(unpack(row["body"]))
@@ -74,7 +75,7 @@ def name_recompiles(batch: Batch, compile_key: int, function_id: int | None, lin
         )
         _count_guards(batch, row["id"], -1, row["total_us"])
         batch.connection.execute("delete from guard_failures where recompile_id = :id", {"id": row["id"]})
-        _write_guards(batch, row["id"], event, function_id, compile_key)
+        _write_guards(batch, row["id"], event, function_id, compile_.key)
         _count_guards(batch, row["id"], 1, row["total_us"])
         batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
 
@@ -125,8 +126,8 @@ def _find_cause(
     return batch.find_id(
         _RECOMPILE_CAUSE,
         content,
+        {"fingerprint": content_digest(*content)[:32]},
         lambda: {
-            "fingerprint": content_digest(*content)[:32],
             "function_id": function_id,
             "suggestion": describe_guard_fixes(
                 guard, function=name, file=file, after_break=is_after_break(batch.connection, compile_key)

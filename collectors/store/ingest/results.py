@@ -81,7 +81,7 @@ def _find_series(batch: Batch, event: BenchMeasured) -> int:
         "dynamic": int(event.dynamic),
         "batch_size": event.batch_size or 0,
     }
-    return batch.find_id(_ADD_SERIES, ("series", *(key[name] for name in _SERIES)), lambda: key)
+    return batch.find_id(_ADD_SERIES, ("series", *(key[name] for name in _SERIES)), key)
 
 
 def _write_parts(batch: Batch, result_id: int, event: BenchMeasured, others: dict[str, float]) -> None:

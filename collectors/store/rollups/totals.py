@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # What only hooks and torch's logs count.
@@ -60,12 +61,12 @@ class BatchTotals:
 
     def add(self, **increments: int) -> None:
         """Add to the run's own totals."""
-        self._run.update(increments)
+        _add_up(self._run, increments)
 
     def add_to(self, rollup: Rollup, key: int | None, **increments: int) -> None:
         """Add to a roll-up's row; a key of None belongs to no row."""
         if key is not None:
-            self._rollups[rollup][key].update(increments)
+            _add_up(self._rollups[rollup][key], increments)
 
     def flush(self) -> None:
         """Write the batch's increments."""
@@ -109,3 +110,8 @@ class BatchTotals:
                 for key, counts in rows.items()
             ],
         )
+
+
+def _add_up(counts: Counter[str], increments: Mapping[str, int]) -> None:
+    for name, count in increments.items():  # Counter.update first asks what it was given: half of its time
+        counts[name] += count
