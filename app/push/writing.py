@@ -6,54 +6,113 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from compileboard.app.push.refusals import PushRefused
-from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.connection import PartFailed, open_writer
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.streams.receive import StreamWriter
 
 Result = TypeVar("Result")
 RETRY_S = 1
+TURN_S = 0.1  # of one worker: the other ones, and pages that write, wait meanwhile
+
+
+class _Job(Generic[Result]):
+    """What waits for the thread: a call with the writer, and who waits for its result."""
+
+    def __init__(self, call: Callable[[StreamWriter], Result]) -> None:
+        self.future: Future[Result] = Future()
+        self.error: Exception | None = None
+        self._call = call
+        self._result: Result | None = None
+
+    def run(self, writer: StreamWriter) -> None:
+        """Call it; an error of its own is its result.
+
+        Raises: PartFailed if it failed as a part of a transaction.
+        """
+        self.error = None
+        try:
+            self._result = self._call(writer)
+        except PartFailed:
+            raise
+        except Exception as error:
+            self.error = explain(error, writer.path) if isinstance(error, sqlite3.Error) else error
+
+    def answer(self) -> None:
+        """Hand the result to who waits for it."""
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(cast("Result", self._result))
 
 
 class WriterThread:
-    """The thread, with a writer of the database that it opens itself. `most_waiting` jobs wait for it."""
+    """The thread, with a writer of the database that it opens itself. `most_waiting` jobs wait for it.
+
+    Jobs that wait are stored in one transaction, and answered after its commit. Where one of them fails in it, each is
+    stored in a transaction of its own.
+    """
 
     def __init__(self, path: str, most_waiting: int) -> None:
         self.path = path
         self._pool = ThreadPoolExecutor(1, "push")
         self._room = threading.BoundedSemaphore(most_waiting + 1)
+        self._waiting: deque[_Job[Any]] = deque()
         self._writer: StreamWriter | None = None
         self._identity: tuple[int, int] | None = None
 
-    def submit(self, job: Callable[[StreamWriter], Result]) -> Future[Result]:
+    def submit(self, call: Callable[[StreamWriter], Result]) -> Future[Result]:
         """Queue a job.
 
         Raises: PushRefused where too many wait.
         """
         if not self._room.acquire(blocking=False):
             raise PushRefused(503, "Too much waits to be stored. Try again soon.", retry_after_s=RETRY_S)
-        try:
-            future = self._pool.submit(self._run, job)
-        except BaseException:
-            self._room.release()
-            raise
-        future.add_done_callback(lambda _future: self._room.release())
-        return future
+        job = _Job(call)
+        job.future.add_done_callback(lambda _future: self._room.release())
+        self._waiting.append(job)
+        self._pool.submit(self._work)
+        return job.future
 
-    def _run(self, job: Callable[[StreamWriter], Result]) -> Result:
-        with _turn(self.path):
-            writer = self._open()
-            try:
-                return job(writer)
-            except (StoreError, sqlite3.Error) as error:
-                self._close()
-                raise explain(error, self.path) if isinstance(error, sqlite3.Error) else error from None
+    def _work(self) -> None:
+        """Store what waits; an earlier call may have left nothing."""
+        if not self._waiting:
+            return
+        jobs: list[_Job[Any]] = []
+        try:
+            with _turn(self.path):
+                self._store(jobs)
+        except BaseException as error:
+            self._close()
+            for job in jobs or [self._waiting.popleft()]:
+                job.future.set_exception(explain(error, self.path) if isinstance(error, sqlite3.Error) else error)
+        else:
+            for job in jobs:
+                job.answer()
+
+    def _store(self, jobs: list[_Job[Any]]) -> None:
+        """Store what waits, and list it in `jobs`."""
+        writer, until_s = self._open(), time.monotonic() + TURN_S
+        try:
+            with writer.together():
+                while self._waiting and (not jobs or time.monotonic() < until_s):
+                    jobs.append(self._waiting.popleft())
+                    jobs[-1].run(writer)
+        except PartFailed:
+            for job in jobs:
+                job.run(self._open())
+                if isinstance(job.error, StoreError):
+                    self._close()
+        if self._writer is not None:
+            self._writer.fold()
 
     def _open(self) -> StreamWriter:
         status = os.stat(self.path) if os.path.exists(self.path) else None

@@ -161,12 +161,25 @@ def _check_version(connection: sqlite3.Connection, name: str, *, allow_older: bo
         )
 
 
+class PartFailed(Exception):
+    """A part of a transaction failed; the others are undone with it, and may be tried apart."""
+
+
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Take the write lock from the start; a deferred transaction fails half the time beside other writers.
 
-    Raises: StoreTooNew if another program migrated the database since it was opened: our rules are no longer its.
+    Within another one it is a part of that, without a savepoint, which costs as much as a commit.
+
+    Raises: PartFailed if a part fails: whoever began the transaction undoes all of it.
+    StoreTooNew if another program migrated the database since it was opened: our rules are no longer its.
     """
+    if connection.in_transaction:
+        try:
+            yield connection
+        except Exception as error:
+            raise PartFailed from error
+        return
     connection.execute("begin immediate")
     try:
         version = connection.execute("pragma user_version").fetchone()[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,6 +84,7 @@ class StreamWriter:
         current = get_stream(self.connection, before.run_id, before.stream_id)
         if (current.stored_bytes if current else 0) != before.stored_bytes:
             raise StreamMoved(f"stream {before.stream_id} of run {before.run_id} was written by another request")
+        rejects = lines.rejects.copy()  # what is undone with others is stored again
         known = self._recall(before.run_id)
         known.generations.clear()
         known.generations.update(lines.generations)
@@ -91,9 +93,9 @@ class StreamWriter:
         now_us = time.time_ns() // 1000
 
         def save_marks(result: IngestResult) -> None:
-            lines.rejects.add_refused([*part.foreign, *result.refused])
-            _count_clashing(lines.rejects, result.clashing)
-            self._save_marks(lines)
+            rejects.add_refused([*part.foreign, *result.refused])
+            _count_clashing(rejects, result.clashing)
+            self._save_marks(lines, rejects)
             save_run_rejects(self.connection, before.run_id, _list_left_out(_advance(lines, now_us)))
             advance_logs(self.connection, part.log_ends)
 
@@ -107,10 +109,26 @@ class StreamWriter:
             raise RunDeleted(before.run_id)
         known.pub = self._read_pub(before.run_id)
         self._unfolded_bytes += lines.size_bytes
+        return _advance(lines, now_us)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Store what a block stores in one transaction.
+
+        Raises: PartFailed if a part of it fails: nothing of the block is stored then.
+        """
+        try:
+            with write_transaction(self.connection):
+                yield
+        except BaseException:
+            self._known.clear()
+            raise
+
+    def fold(self) -> None:
+        """Fold the write-ahead log back where it has grown; between transactions."""
         if self._unfolded_bytes >= CHECKPOINT_BYTES:
             checkpoint(self.connection)
             self._unfolded_bytes = 0
-        return _advance(lines, now_us)
 
     def restart(self, stream: Stream) -> None:
         """Forget how far a stream is stored."""
@@ -162,7 +180,7 @@ class StreamWriter:
                 return True
         return False
 
-    def _save_marks(self, lines: StreamLines) -> None:
+    def _save_marks(self, lines: StreamLines, rejects: Rejects) -> None:
         connection, run_id = self.connection, lines.stream.run_id
         use_texts(connection, lines.referred)
         for mark in lines.marks:
@@ -173,9 +191,9 @@ class StreamWriter:
                 if not is_of_an_event(error):
                     raise
                 connection.execute("rollback to mark")
-                lines.rejects.add("refused", None, f"{mark.MARK}: {describe_refusal(error)}")
+                rejects.add("refused", None, f"{mark.MARK}: {describe_refusal(error)}")
             connection.execute("release mark")
-        add_run_rejects(connection, run_id, _list_of_file(lines.stream.stream_id, lines.rejects))
+        add_run_rejects(connection, run_id, _list_of_file(lines.stream.stream_id, rejects))
 
     def _save_mark(self, run_id: str, mark: Mark, lines: StreamLines) -> None:
         connection = self.connection
