@@ -60,7 +60,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     waits for it, and with --run it is where those runs go now.
     """
     from compileboard.collectors.pipeline.recover_spools import pick_up_spools
-    from compileboard.collectors.push.outbox import outbox_root
+    from compileboard.collectors.push.outbox import list_waiting, outbox_root
     from compileboard.collectors.push.report import deliver, list_waiting_runs
 
     root = outbox_root(os.environ)
@@ -75,7 +75,8 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
         print_recovery(pick_up_spools())  # of recorders that were killed
         queued = [item.run_id for item in _choose_waiting(root, run_ids, values)]
     if not queued:
-        print_message("nothing waits to be pushed")
+        has_recorders = not paths and any(item.is_written() for item in list_waiting(root))
+        print_message("nothing waits but what is being recorded" if has_recorders else "nothing waits to be pushed")
         return DONE
     return DONE if deliver(os.environ, queued, print_message) else FAILED
 
@@ -99,8 +100,7 @@ def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]
     chosen = []
     for item in waiting:
         if item.is_written():
-            print_message(f"run {item.run_id} is being recorded, and is pushed meanwhile")
-            continue
+            continue  # it is pushed meanwhile
         target = replace(item.target, server=server or item.target.server)
         if given["token_file"]:
             target = replace(target, token_file=os.path.abspath(values["token_file"]))

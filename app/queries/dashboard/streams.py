@@ -14,8 +14,10 @@ select
   s.run_id, s.stream_id, coalesce(a.title, r.git_subject, r.name, d.name) as name, r.host,
   r.id is not null as is_here, t.name as token, s.stored_bytes, s.event_count, s.lost_count, s.dropped_text_count,
   s.version, s.started_us, s.updated_us, s.ended_us,
-  exists (select 1 from streams as o where o.run_id = s.run_id and o.stream_id <> s.stream_id and o.started_us >= s.updated_us)
-    as is_replaced
+  exists (
+    select 1 from streams as o
+    where o.run_id = s.run_id and o.stream_id <> s.stream_id and o.started_us >= s.updated_us
+  ) as is_replaced
 from streams as s
 left join runs as r on r.id = s.run_id
 left join run_annotations as a on a.run_id = s.run_id
