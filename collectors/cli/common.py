@@ -82,7 +82,7 @@ def server_options(function: Function) -> Function:
 def read_destination(values: dict[str, Any]) -> dict[str, Any]:
     """Take a command's database and server out of its values, as settings of a run.
 
-    Raises: click.UsageError if both were given; TargetError if the server's address or token cannot be used.
+    Raises: click.UsageError if both were given, or a server's option alone; TargetError if the server's address or token cannot be used.
     """
     db = str(values.pop("db"))
     context = click.get_current_context()
@@ -94,6 +94,9 @@ def read_destination(values: dict[str, Any]) -> dict[str, Any]:
     if values["server"]:
         return read_server(values)
     for name in SERVER_PARAMETERS:
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE and name != "server":
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} goes with --server; give that, or set COMPILEBOARD_SERVER")
         del values[name]
     return {"database": db}
 

@@ -65,8 +65,11 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
 
     root = outbox_root(os.environ)
     if is_list:
-        for run in list_waiting_runs(root):
+        runs = list_waiting_runs(root)
+        for run in runs:
             print(run.describe())
+        if not runs:
+            print_message("nothing waits to be pushed")
         return DONE
     if paths:
         config = RunConfig(**read_server(values))

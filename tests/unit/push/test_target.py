@@ -98,6 +98,11 @@ def test_two_places_for_one_run_are_refused(capsys: pytest.CaptureFixture[str]) 
     assert "--server and --db are two places for one run" in capsys.readouterr().err
 
 
+def test_a_token_without_a_server_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--token-file", "token", "--", "true"]) == 2
+    assert "--token-file goes with --server" in capsys.readouterr().err
+
+
 def test_a_certificate_is_verified_and_its_authority_can_be_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
