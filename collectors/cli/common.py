@@ -82,7 +82,8 @@ def server_options(function: Function) -> Function:
 def read_destination(values: dict[str, Any]) -> dict[str, Any]:
     """Take a command's database and server out of its values, as settings of a run.
 
-    Raises: click.UsageError if both were given, or a server's option alone; TargetError if the server's address or token cannot be used.
+    Raises: click.UsageError if both were given, or a server's option alone; TargetError if address or token cannot be
+    used.
     """
     db = str(values.pop("db"))
     context = click.get_current_context()

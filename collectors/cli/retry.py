@@ -61,7 +61,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     """
     from compileboard.collectors.pipeline.recover_spools import pick_up_spools
     from compileboard.collectors.push.outbox import list_waiting, outbox_root
-    from compileboard.collectors.push.report import deliver, list_waiting_runs
+    from compileboard.collectors.push.report import deliver, list_waiting_runs, wake_sender
 
     root = outbox_root(os.environ)
     if is_list:
@@ -78,6 +78,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
         print_recovery(pick_up_spools())  # of recorders that were killed
         queued = [item.run_id for item in _choose_waiting(root, run_ids, values)]
     if not queued:
+        wake_sender(os.environ)
         has_recorders = not paths and any(item.is_written() for item in list_waiting(root))
         print_message("nothing waits but what is being recorded" if has_recorders else "nothing waits to be pushed")
         return DONE

@@ -101,9 +101,7 @@ def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: 
     root = outbox_root(environment)
     targets = {run.run_id: run.target for run in list_waiting_runs(root)}
     began_us = time.time_ns() // 1000
-    with suppress(OSError):
-        (root / WAKE_NAME).touch()  # a try at once, whatever failed before
-    resume_sending(environment)
+    wake_sender(environment)
     left = []
     for run_id in dict.fromkeys(run_ids):
         target = targets.get(run_id)
@@ -122,6 +120,13 @@ def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: 
         errors = sorted({run.error for run in runs if run.error})
         print_line("; ".join([f"{size} wait in {root} and are sent when the server takes them", *errors]))
     return not left
+
+
+def wake_sender(environment: Mapping[str, str]) -> None:
+    """Have all that waits tried at once, whatever failed before. Never raises."""
+    with suppress(OSError, RuntimeError):
+        (outbox_root(environment) / WAKE_NAME).touch()
+    resume_sending(environment)
 
 
 def resume_sending(environment: Mapping[str, str]) -> None:
