@@ -56,7 +56,7 @@ def list_waiting_runs(root: Path) -> list[WaitingRun]:
             *key,
             is_written=item.is_written() or bool(before and before.is_written),
             waiting_bytes=lines_bytes + texts_bytes + (before.waiting_bytes if before else 0),
-            error=read_status(root, item.target).error,
+            error=read_status(root, item.target, item.run_id).error,
             has_sender=has_sender,
         )
     return list(runs.values())
@@ -67,7 +67,7 @@ def await_delivery(root: Path, run_id: str, target: Target, most_s: float = MOST
     began_s, began_us = time.monotonic(), time.time_ns() // 1000
     while (root / run_id).exists():
         elapsed_s = time.monotonic() - began_s
-        status = read_status(root, target)
+        status = read_status(root, target, run_id)
         is_away = status.error is not None and (status.failed_us or 0) > since_us
         has_answered = (status.answered_us or 0) > began_us - FIRST_ANSWER_S * 1e6
         if is_away or elapsed_s > most_s or (elapsed_s > FIRST_ANSWER_S and not has_answered):
@@ -86,7 +86,7 @@ def describe_delivery(root: Path, run_id: str, target: Target) -> str:
     if is_delivered:
         return f"pushed to {target.run_page(run_id)}"
     waiting_bytes = sum(run.waiting_bytes for run in list_waiting_runs(root) if run.run_id == run_id)
-    error = read_status(root, target).error
+    error = read_status(root, target, run_id).error
     why = f"; {error}" if error else ""
     size = describe_size(waiting_bytes)
     return f"{size} of run {run_id} wait in {root} and are sent when {target.server} takes them{why}"

@@ -96,6 +96,7 @@ class Sender:
         self._environment = environment
         self._lines: dict[Target, Line] = {}
         self._shipments: dict[Waiting, Shipment] = {}
+        self._refused: dict[str, ServerStatus] = {}  # runs that a server refused, though it takes others
         self._deleted: dict[str, None] = {}  # runs that the server had deleted
         self._written_status = ""
         self._woken_ns = self._read_wake()
@@ -141,6 +142,7 @@ class Sender:
                 has_sent |= self._send(item, shipment, line)
         for item in self._shipments.keys() - set(waiting):
             del self._shipments[item]
+            self._refused.pop(item.run_id, None)
         self._write_status()
         return has_sent
 
@@ -161,6 +163,7 @@ class Sender:
                 line.pause = shipment.pause = Pause()
                 status.answered_us, status.error, line.wants_token = now_us, None, False
                 self._deleted.pop(waiting.run_id, None)  # it may be restored
+                self._refused.pop(waiting.run_id, None)
             return sent.plain_bytes > 0 or sent.is_done
         except (ServerAway, TargetError) as error:
             line.pause.lengthen(0.0)
@@ -169,6 +172,8 @@ class Sender:
         except Refused as refused:
             (shipment if refused.is_of_one else line).pause.lengthen(refused.pause_s)
             words = str(refused)
+            if refused.is_of_one:
+                status = self._refused.setdefault(waiting.run_id, ServerStatus())
             if refused.is_deleted:
                 self._deleted[waiting.run_id] = None
             if refused.is_token:
@@ -177,6 +182,7 @@ class Sender:
         except (OSError, ValueError) as error:  # a file that was taken away, a disk that fails
             shipment.pause.lengthen(0.0)
             words = f"run {waiting.run_id} cannot be read: {error}"
+            status = self._refused.setdefault(waiting.run_id, ServerStatus())
         status.error, status.failed_us = words, now_us
         shipment.delivery.forget()
         return False
@@ -186,8 +192,14 @@ class Sender:
         return all(not item.target.token_file and self._lines[item.target].wants_token for item in waiting)
 
     def _write_status(self) -> None:
-        status = {_key_of(line.target): asdict(line.status) for line in self._lines.values()}
-        text = json.dumps({"pid": os.getpid(), "servers": status, "deleted": list(self._deleted)[-MOST_DELETED:]})
+        text = json.dumps(
+            {
+                "pid": os.getpid(),
+                "servers": {_key_of(line.target): asdict(line.status) for line in self._lines.values()},
+                "runs": {run_id: asdict(status) for run_id, status in self._refused.items()},
+                "deleted": list(self._deleted)[-MOST_DELETED:],
+            }
+        )
         if text == self._written_status:
             return
         self._written_status = text
@@ -201,12 +213,14 @@ def _key_of(target: Target) -> str:
     return f"{target.server} {target.token_file}"
 
 
-def read_status(root: Path, target: Target) -> ServerStatus:
-    """Return what the sender met last at a server with a token."""
+def read_status(root: Path, target: Target, run_id: str = "") -> ServerStatus:
+    """Return what the sender met last at a server with a token, or with one run there that is refused."""
     try:
-        status = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["servers"][_key_of(target)]
-        return ServerStatus(status["answered_us"], status["error"], status["failed_us"])
-    except (OSError, ValueError, KeyError, TypeError):
+        body = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))
+        server = body["servers"][_key_of(target)]
+        failure = body["runs"].get(run_id) or server
+        return ServerStatus(server["answered_us"], failure["error"], failure["failed_us"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ServerStatus()
 
 

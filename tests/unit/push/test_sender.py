@@ -200,6 +200,20 @@ def test_nothing_more_is_written_of_a_run_that_was_deleted_on_the_server(tmp_pat
     assert line == f"run RUN was deleted on {server.address}; nothing more of it is sent"
 
 
+def test_what_is_refused_of_one_run_is_not_said_of_another(tmp_path: Path, server: PushServer) -> None:
+    server.fault = lambda method, path: 413 if "/RUN/" in path and method == "PATCH" else None
+    for run_id in ("RUN", "OTHER"):
+        with closing(open_sink(tmp_path, server, run_id=run_id)) as sink:
+            sink.ingest(EventBatch(make_events(1)))
+    with closing(Sender(tmp_path, {})) as sending:
+        for _ in range(5):
+            sending.step(list(list_waiting(tmp_path)))
+    target = Target(server.address)
+    assert "413" in str(read_status(tmp_path, target, "RUN").error)
+    assert read_status(tmp_path, target, "OTHER").error is None
+    assert [item.run_id for item in list_waiting(tmp_path)] == ["RUN"]
+
+
 def test_a_torn_last_line_of_a_recorder_that_died_is_left_out(tmp_path: Path, server: PushServer) -> None:
     sink = open_sink(tmp_path, server)
     sink.ingest(EventBatch(make_events(3)))
