@@ -126,7 +126,7 @@ def verify(path: str | None, texts: bool, db: str) -> int:
 def prune(older_than: str | None, suite: str | None, max_size: str | None, dry_run: bool, vacuum: bool, db: str) -> int:
     """Delete the detail of old runs; totals, results and trends stay."""
     from compileboard.collectors.store.maintenance.leases import PRUNE, take_lease
-    from compileboard.collectors.store.maintenance.pruning import list_prunable, measure_free, prune_runs
+    from compileboard.collectors.store.maintenance.pruning import list_prunable, measure_free, measure_used, prune_runs
     from compileboard.collectors.store.maintenance.pruning import vacuum as vacuum_database
 
     if older_than is None and max_size is None:
@@ -152,6 +152,9 @@ def prune(older_than: str | None, suite: str | None, max_size: str | None, dry_r
             runs.append(_print_pruned(run))
         free_bytes = measure_free(writer)
         _print(f"pruned {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}")
+        used_bytes = measure_used(writer)
+        if rule.most_bytes is not None and used_bytes > rule.most_bytes:
+            _print(f"{format_bytes(used_bytes)} are still used: no other run may be pruned")
         if vacuum:
             vacuum_database(writer)
             _print(f"returned {format_bytes(free_bytes)} to the disk")

@@ -178,7 +178,9 @@ def test_the_command_lists_prunes_and_returns_space(database: Path, capsys: pyte
     assert "to the disk" in printed
     assert database.stat().st_size < size
     assert main(["prune", "--max-size", "1GiB", "--db", str(database)]) == 0
-    assert "pruned 0 runs" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("pruned 0 runs, about 0 B\n")
+    assert main(["prune", "--max-size", "1kB", "--suite", "captures", "--db", str(database)]) == 0
+    assert "are still used: no other run may be pruned" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["--older-than", "soon"], ["--max-size", "5"], []])
