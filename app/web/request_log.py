@@ -53,7 +53,7 @@ def finish(response: Response) -> Response:
                 "request_id": g.request_id,
                 "method": request.method[:16],
                 "route": route,
-                "path": _SECRET.sub("cb_…", request.path)[:MOST_PATH],
+                "path": request.path[:MOST_PATH],
                 "status": response.status_code,
                 "duration_ms": round(seconds * 1000, 1),
                 "bytes": response.content_length,
@@ -77,6 +77,7 @@ def write_line(log_format: str, values: dict[str, Any]) -> None:
         line = json.dumps({"time": stamp, **values})
     else:
         line = " ".join([stamp, *(f"{name}={_quote(value)}" for name, value in values.items() if value is not None)])
+    line = _SECRET.sub("cb_…", line)  # of a path, an id, a message
     with suppress(OSError, ValueError):  # nobody reads it any more
         os.write(sys.stderr.fileno(), f"{line}\n".encode("utf-8", "replace"))
 

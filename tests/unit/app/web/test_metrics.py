@@ -21,6 +21,7 @@ from compileboard.app.settings import SettingError, Settings, load_settings
 from compileboard.app.web import health, metrics
 from compileboard.app.web.metrics import MetricFamily, Sample, format_metrics
 from compileboard.app.web.request_counts import RequestCounts
+from compileboard.app.web.request_log import write_line
 from compileboard.collectors.store.maintenance.leases import FOLLOW, take_lease
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.recorded import record_run
@@ -159,6 +160,15 @@ def test_a_line_tells_a_request_and_no_secret(
     assert line.count("\n") == 2
     assert "secretsecret" not in line and "query" not in line and "private" not in line
     assert 'path="/runs/a\\nb"' in line
+
+
+def test_a_token_stays_out_of_ids_and_messages(capfd: pytest.CaptureFixture[str]) -> None:
+    write_line(
+        "json", {"request_id": "cb_0123456789_secret", "message": "Invalid request line: 'GET /?t=cb_01_secret'"}
+    )
+    line = capfd.readouterr().err
+    assert "secret" not in line
+    assert json.loads(line)["request_id"] == "cb_…"
 
 
 def test_a_failure_is_one_line_of_json(capfd: pytest.CaptureFixture[str], database: Path) -> None:
