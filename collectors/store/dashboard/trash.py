@@ -24,6 +24,7 @@ from typing import Any
 from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoint, write_transaction
 from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.maintenance.ownership import copy_owner
 from compileboard.collectors.store.publications import publish_removal, publish_run
 from compileboard.collectors.store.search_index import remove_run_words
 from compileboard.collectors.store.streams.rows import forget_run_streams
@@ -288,6 +289,8 @@ def _write_trash(connection: sqlite3.Connection, tables: dict[str, TrashTable], 
             trash.execute(f"pragma user_version = {DATABASE_VERSION}")
             trash.execute("commit")
         new.chmod(0o600)
+        for made in (path.parent, new):
+            copy_owner(made, Path(database_path(connection)))
         new.replace(path)
     except (sqlite3.Error, OSError) as error:
         with suppress(OSError):

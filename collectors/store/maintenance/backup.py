@@ -27,6 +27,7 @@ from compileboard.collectors.store.connection import DATABASE_VERSION, open_read
 from compileboard.collectors.store.dashboard.trash import trash_path
 from compileboard.collectors.store.errors import StoreError, StoreTooNew, explain
 from compileboard.collectors.store.maintenance.leases import SERVE, take_lease
+from compileboard.collectors.store.maintenance.ownership import copy_owner
 
 FORMAT = 1
 MANIFEST, DATABASE, TRASH = "manifest.json", "database.db", "trash"
@@ -278,7 +279,11 @@ def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBa
         shutil.copyfile(folder / DATABASE, new)
         shutil.copytree(folder / TRASH, new_trash)
         new_trash.chmod(0o700)
+        model = target if target.exists() else target.parent
+        if model == target:
+            shutil.copymode(target, new)
         for path in (new, *_list_files(new_trash), new_trash):
+            copy_owner(path, model)
             _sync(path)
         run_count = _close_down(target) if target.exists() else None
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())

@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from types import TracebackType
 
+from compileboard.collectors.store.maintenance.ownership import copy_owner
+
 SERVE, FOLLOW, PRUNE = "serve", "follow", "prune"
 
 
@@ -46,10 +48,13 @@ def take_lease(database: str | os.PathLike[str], name: str, *, shared: bool = Fa
 
     Raises: OSError if the lock file cannot be made.
     """
-    folder = Path(f"{os.path.realpath(database)}-locks")
+    path = Path(os.path.realpath(database))
+    folder = Path(f"{path}-locks")
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
+        for made in (folder, folder / name):
+            copy_owner(made, path if path.exists() else path.parent)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)

@@ -177,3 +177,12 @@ def test_a_backup_needs_no_writable_original(database: Path, tmp_path: Path) -> 
     write_backup(str(database), str(tmp_path / "b"), program_version="1")
     os.chmod(database, mode)
     assert list_problems(tmp_path / "b") == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_restores_belongs_to_the_user_of_the_server(database: Path, folder: Path) -> None:
+    os.chown(database, 65534, 65534)
+    database.chmod(0o600)
+    restore_backup(str(folder), str(database))
+    beside = [Path(f"{database}-locks"), Path(f"{database}-locks") / SERVE, Path(f"{database}-trash")]
+    assert {(path.stat().st_uid, path.stat().st_mode & 0o077) for path in (database, *beside)} == {(65534, 0)}
