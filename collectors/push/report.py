@@ -93,7 +93,7 @@ def describe_delivery(root: Path, run_id: str, target: Target) -> str:
 
 
 def _describe_deleted(run_id: str, target: Target) -> str:
-    return f"run {run_id} was deleted on {target.server}; nothing more of it is sent"
+    return f"run {run_id} was deleted or pruned on {target.server}; nothing more of it is sent"
 
 
 def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: Callable[[str], None]) -> bool:

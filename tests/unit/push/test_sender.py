@@ -197,7 +197,7 @@ def test_nothing_more_is_written_of_a_run_that_was_deleted_on_the_server(tmp_pat
     send(tmp_path, server)
     assert list(list_waiting(tmp_path)) == []
     line = describe_delivery(tmp_path, "RUN", Target(server.address))
-    assert line == f"run RUN was deleted on {server.address}; nothing more of it is sent"
+    assert line == f"run RUN was deleted or pruned on {server.address}; nothing more of it is sent"
 
 
 def test_what_is_refused_of_one_run_is_not_said_of_another(tmp_path: Path, server: PushServer) -> None:
