@@ -44,6 +44,7 @@ EMPTY = [
     "/alerts",
     "/runs",
     "/compare",
+    "/boxes",
     "/activity",
     "/models",
     "/trends",
@@ -60,7 +61,7 @@ def _pick_kinds(addresses: Iterable[str]) -> list[str]:
         path, _mark, query = address.partition("?")
         tab = re.search(r"tab=\w+", query)
         kind = re.sub(r"[0-9a-f]{16}|[0-9A-Z]{26}|\d+", "#", path) + (tab[0] if tab else "")
-        if not path.startswith(("/api", "/healthz")) and not re.search(r"\.\w+$", path):
+        if not path.startswith(("/api", "/healthz", "/metrics")) and not re.search(r"\.\w+$", path):
             kinds.setdefault(kind, address)
     return list(kinds.values())
 

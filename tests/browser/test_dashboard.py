@@ -27,7 +27,7 @@ NAMES = "table.table tbody td:first-child > a:first-child"
 ENTRIES = {
     "Overview": ["Overview"],
     "Incidents": ["Incidents", "Alerts"],
-    "Runs": ["Runs", "Compare", "Import", "Activity"],
+    "Runs": ["Runs", "Compare", "Import", "Boxes", "Activity"],
     "Benchmarks": ["Models", "Trends"],
     "Breaks & recompiles": ["Graph breaks", "Recompiles"],
 }
@@ -243,7 +243,7 @@ def test_theme_follows_the_system_until_a_person_chooses(open_tab: Callable[...,
 def test_keyboard_skips_to_the_content_and_goes_in_order(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs")
     order = []
-    for _step in range(13):
+    for _step in range(14):
         tab.keyboard.press("Tab")
         order.append(tab.evaluate("document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"))
     # "": the box to search in, and the theme button

@@ -85,7 +85,7 @@ def test_the_childs_environment_is_the_callers_and_ours(workplace: Workplace) ->
 
 def test_a_run_joins_the_one_its_job_names(workplace: Workplace) -> None:
     environment = {"COMPILEBOARD_HOME": str(workplace.home), "COMPILEBOARD_RUN_ID": "SHARED"}
-    folders = [prepare(["x"], RunConfig(), environment, str(workplace.folder))[0] for _ in range(2)]
+    folders = [prepare(["x"], RunConfig(database="team.db"), environment, str(workplace.folder))[0] for _ in range(2)]
     assert len(set(folders)) == 2
     assert {read_manifest(folder).run_id for folder in folders} == {"SHARED"}
 

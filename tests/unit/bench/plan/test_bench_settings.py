@@ -30,7 +30,12 @@ DATA = Path(__file__).parents[3] / "data"
 
 
 def parse(*words: str) -> BenchRequest:
-    return read_request(bench.make_context("bench", ["--device", "cpu", *words]).params)
+    return parse_words("--device", "cpu", *words)
+
+
+def parse_words(*words: str) -> BenchRequest:
+    with bench.make_context("bench", list(words)) as context:
+        return read_request(context.params)
 
 
 def test_settings_read_back_as_they_were_written() -> None:
@@ -260,7 +265,7 @@ def test_ranks_that_cannot_be_had_are_refused_in_words(words: list[str], message
 
 def test_each_rank_on_a_gpu_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compileboard.collectors.cli.bench.count_gpus", lambda: 2)
-    request = read_request(bench.make_context("bench", ["--device", "cuda", "--ddp", "--training"]).params)
+    request = parse_words("--device", "cuda", "--ddp", "--training")
     assert settings_of(request, {}).world_size == 2
     request.given = {**request.given, "world_size": 3}
     with pytest.raises(ValueError, match="a GPU for each rank; 2 can be used here"):
