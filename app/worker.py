@@ -185,6 +185,12 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
             self.nr_conns -= 1
             connection.close()
 
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Let who is connected and silent wait no longer than this when the server stops: a browser connects ahead."""
+        super()._cap_keepalive(deadline)
+        for connection in self.pending_conns:
+            connection.timeout = min(connection.timeout, deadline)
+
     def handle(self, conn: Any) -> Any:
         """Read the header within its limit, then work; where the connection ends, close it here and not in the loop."""
         conn.sock.patience = Patience(HEADER_S)

@@ -23,7 +23,7 @@ DATA = ROOT / "tests" / "data"
 PAGES = {path.name: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
 BLOCK = re.compile(r"^```console\n(.+?)^```", re.DOTALL | re.MULTILINE)
 OURS = ("compileboard ", "compileboard-collect ", "python -m benchmarks.faults.frame_stack")
-NOT_RUN = {"cuda-run.md"}  # needs a GPU
+NOT_RUN = {"cuda-run.md", "push.md"}  # a GPU, a server that is away
 COMPILES = {"README.md", "bench.md", "collector.md", "compatibility.md", "experiments.md", "stack-cliff.md", "try.md"}
 NUMBERS_VARY = {"benchmarks.md", "dashboard.md", "site.md"}  # a port, a machine's speed, how many pages there are
 EXIT_CODES = {"alerts.md": 1, "check.md": 1}  # of the last command: a variable is not set; a verdict fails
@@ -148,6 +148,6 @@ def test_first_example_runs_as_its_page_shows(page: str, workplace: Workplace, s
 
 
 def test_most_pages_begin_with_an_example() -> None:
-    builds_or_serves = {"api.md", "cuda-run.md", "dependencies.md", "development.md", "quick-start.md"}
+    builds_or_serves = {"api.md", "cuda-run.md", "dependencies.md", "development.md", "push.md", "quick-start.md"}
     has_its_own_test = {"github-action.md", "notebook.md"}
     assert set(PAGES) - set(EXAMPLES) <= builds_or_serves | has_its_own_test

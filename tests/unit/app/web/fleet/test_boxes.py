@@ -19,7 +19,7 @@ def test_boxes_without_a_push_name_the_command(client: FlaskClient) -> None:
 
 @pytest.mark.parametrize(
     ("updated_us", "ended_us", "words"),
-    [(NOW_US + 60_000_000, None, ">receiving<"), (5, None, ">silent<"), (5, 5, ">delivered<")],
+    [(NOW_US + 3_600_000_000, None, ">receiving<"), (5, None, ">silent<"), (5, 5, ">delivered<")],
     ids=["receiving", "silent", "delivered"],
 )
 def test_a_stream_has_a_state(
