@@ -27,6 +27,7 @@ from typing import Annotated, Any
 from compileboard.app.imports.options import UploadRejected
 from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.schema import one_of, published
+from compileboard.collectors.store.maintenance.leases import is_locked
 
 STATES = ("receiving", "waiting", "running", "done", "failed")
 ENDED = ("done", "failed")
@@ -255,17 +256,7 @@ class ImportQueue:
         return sorted(uploads, key=lambda upload: (upload.created_us, upload.id), reverse=True)
 
     def _is_alive(self, import_id: str) -> bool:
-        try:
-            descriptor = os.open(self.root / import_id / "alive", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_locked(self.root / import_id / "alive")
 
     def _remove_stale(self) -> None:
         for position, upload in enumerate(self._list()):

@@ -16,6 +16,7 @@ from typing import Any
 
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.spool.folders import home
+from compileboard.collectors.store.maintenance.leases import is_locked
 from compileboard.collectors.wire.lines import LARGEST_RATIO
 
 SEGMENT_BYTES = 16 << 20  # what the server has of a stream goes segment by segment
@@ -255,17 +256,7 @@ class Waiting:
 
     def is_written(self) -> bool:
         """Return True while a recorder writes it, by the lock that goes with it."""
-        try:
-            descriptor = os.open(self.folder / f"{self.name}.json", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_locked(self.folder / f"{self.name}.json")
 
     def set_target(self, target: Target) -> None:
         """Send it elsewhere, or with another token, from now on.

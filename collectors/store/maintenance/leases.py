@@ -67,13 +67,17 @@ def take_lease(database: str | os.PathLike[str], name: str, *, shared: bool = Fa
 
 def is_taken(database: str | os.PathLike[str], name: str) -> bool:
     """Return True if some process holds a lease, shared or not; nothing is made to find out."""
-    path = Path(f"{os.path.realpath(database)}-locks", name)
+    return is_locked(Path(f"{os.path.realpath(database)}-locks", name), fcntl.LOCK_EX)
+
+
+def is_locked(path: Path, operation: int = fcntl.LOCK_SH) -> bool:
+    """Return True if a process holds a lock on a file that excludes `operation`; False where there is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
