@@ -1,21 +1,28 @@
-"""The request's connections: one read-only reader a request, and a short-lived writer. Restores a deleted run."""
+"""The request's connections: one store a request to read, and a short-lived writer. Restores a deleted run."""
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from flask import Flask, abort, current_app, g, request
 
+from compileboard.app.engines.address import parse_address
+from compileboard.app.engines.store import Store, open_store
 from compileboard.app.indexing import start_indexing
-from compileboard.app.queries.engine import Engine, SqliteEngine
+from compileboard.app.queries.dashboard.publications import get_publication_error, is_shown
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.newest import RecorderClock, read_clock
 from compileboard.app.settings import Settings
 from compileboard.collectors.store import connection as connect
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.dashboard.tokens import revoke_token
 from compileboard.collectors.store.dashboard.trash import CannotRestore, restore_run
+from compileboard.collectors.store.maintenance.leases import FOLLOW, is_taken
+
+SHOWN_WITHIN_S = 3.0
 
 
 def get_settings() -> Settings:
@@ -24,22 +31,42 @@ def get_settings() -> Settings:
     return settings
 
 
-def get_reader() -> sqlite3.Connection:
-    """Return this request's read-only connection.
+def get_board_path() -> str:
+    """Return the file of the running application's board."""
+    return parse_address(get_settings().db).board
+
+
+def get_store() -> Store:
+    """Return what this request reads: the board, the tables across runs, and runs' own files.
 
     Raises: StoreError if the database is missing, newer, older, locked or not one.
     """
-    if "reader" not in g:
-        g.reader = connect.open_reader(get_settings().db)
-        g.reader.execute("begin")  # one state of the database for all that a page says; nothing is held before it reads
-    reader: sqlite3.Connection = g.reader
-    return reader
+    if "store" not in g:
+        g.store = open_store(get_settings().db)
+    store: Store = g.store
+    return store
+
+
+def get_reader() -> sqlite3.Connection:
+    """Return this request's read-only connection to the board.
+
+    Raises: StoreError as get_store does.
+    """
+    return get_store().board
+
+
+def get_run_reader(run_id: str) -> sqlite3.Connection:
+    """Return this request's read-only connection to the detail of one run.
+
+    Raises: StoreError as get_store does, or if the run's file is damaged or not there.
+    """
+    return get_store().open_run(run_id)
 
 
 def renew_reader() -> sqlite3.Connection:
     """Return this request's connection as of now: what it has read holds nothing of the database any more.
 
-    Raises: StoreError as get_reader does.
+    Raises: StoreError as get_store does.
     """
     reader = get_reader()
     reader.execute("rollback")
@@ -48,11 +75,11 @@ def renew_reader() -> sqlite3.Connection:
 
 
 def get_engine() -> Engine:
-    """Return what holds the tables across runs, over this request's connection.
+    """Return what holds the tables across runs.
 
-    Raises: StoreError as get_reader does.
+    Raises: StoreError as get_store does.
     """
-    return SqliteEngine(get_reader())
+    return get_store().engine
 
 
 def get_clock() -> RecorderClock:
@@ -64,16 +91,29 @@ def get_clock() -> RecorderClock:
 def writing(action: str, subject: str, detail: str | None = None) -> Iterator[sqlite3.Connection]:
     """Open a writing connection for as long as a block runs; what it changes is kept as done by the request's sender.
 
-    Raises: StoreError as get_reader does.
+    Raises: StoreError as get_store does.
     """
     get_reader()  # refuses a database that is older or newer
-    close_reader()
-    with closing(connect.open_writer(get_settings().db, create=False)) as connection:
+    close_store()
+    with closing(connect.open_writer(get_board_path(), create=False)) as connection:
         before_count = connection.total_changes
         yield connection
-        if connection.total_changes > before_count:
+        has_changed = connection.total_changes > before_count
+        if has_changed:
             record_action(connection, action, subject, request_origin(), detail=detail)
         connect.checkpoint(connection)
+    if has_changed and action.startswith("run.") and parse_address(get_settings().db).clickhouse is not None:
+        _wait_until_shown(subject)
+
+
+def _wait_until_shown(run_id: str) -> None:
+    """Wait a moment until pages across runs show what a person did: the follower publishes it."""
+    path, until_s = get_board_path(), time.monotonic() + SHOWN_WITHIN_S
+    with closing(connect.open_reader(path)) as reader:
+        while time.monotonic() < until_s and is_taken(path, FOLLOW):
+            if is_shown(reader, run_id) or get_publication_error(reader) is not None:
+                return
+            time.sleep(0.05)
 
 
 def request_origin() -> ActionOrigin:
@@ -84,16 +124,16 @@ def request_origin() -> ActionOrigin:
     )
 
 
-def close_reader(_error: BaseException | None = None) -> None:
-    """Close this request's connection, if it opened one."""
-    reader = g.pop("reader", None)
-    if reader is not None:
-        reader.close()
+def close_store(_error: BaseException | None = None) -> None:
+    """Close what this request reads, if it opened it."""
+    store = g.pop("store", None)
+    if store is not None:
+        store.close()
 
 
 def init_app(app: Flask) -> None:
-    """Close the reader at the end of each request."""
-    app.teardown_appcontext(close_reader)
+    """Close the store at the end of each request."""
+    app.teardown_appcontext(close_store)
 
 
 def revoke_by_id(token_id: str) -> None:
@@ -113,4 +153,4 @@ def restore_deleted_run(run_id: str) -> None:
         abort(409, f"Nothing was restored: {error}.")
     if not restored:
         abort(404, f"There is no run {run_id[:80]} among the deleted ones.")
-    start_indexing(get_settings().db)
+    start_indexing(get_board_path())

@@ -7,12 +7,18 @@ import select
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 
 from compileboard.app.alerts.rules import RulesError
+from compileboard.app.engines.address import parse_address
+from compileboard.app.engines.store import open_store
+from compileboard.app.engines.upkeep import Upkeep
 from compileboard.app.incidents.pending import find_pending_runs
+from compileboard.app.log_lines import log
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.settings import Settings
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
@@ -28,6 +34,7 @@ from compileboard.exit_codes import REFUSED
 from compileboard.start import own_command
 
 LOOK_EVERY_S = 5.0
+ASK_EVERY_S = 0.25  # whether something waits for publication
 RESTART_EVERY_S = 10.0
 ALERT_EVERY_S = 60.0
 PRUNE_EVERY_S = 3600.0
@@ -37,10 +44,11 @@ class Follower:
     """The follower beside a server. It ends with this process, however this one ends: then its stdin is closed."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        self._command = own_command("compileboard.app", "follow", "--while-stdin", "--db", os.path.abspath(settings.db))
+        db = settings.db if parse_address(settings.db).clickhouse else os.path.abspath(settings.db)
+        self._command = own_command("compileboard.app", "follow", "--while-stdin", "--db", db)
         if settings.alerts:
             self._command += ["--alerts", os.path.abspath(settings.alerts)]
-        self._environ = dict(environ)
+        self._environ = {**environ, "COMPILEBOARD_LOG_FORMAT": settings.log_format}
         self._start()
 
     def _start(self) -> None:
@@ -57,7 +65,7 @@ class Follower:
     def restart(self) -> None:
         """Start it again where it has ended, but not all the time."""
         if self._has_ended() and time.monotonic() - self._started_s >= RESTART_EVERY_S:
-            sys.stderr.write("compileboard: the process that updates incidents ended; it is started again\n")
+            log("the process that updates incidents ended; it is started again", "warning")
             assert self._process.stdin is not None
             self._process.stdin.close()
             self._start()
@@ -69,8 +77,40 @@ class Follower:
         return bool(poll.poll(0))
 
 
+class FollowerThread:
+    """The follower in a server's own process: what one process alone can open cannot have one beside it."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="follow", daemon=True)
+
+    def begin(self) -> None:
+        """Begin to work, in the process of a server's worker."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """End it, once it has done what it is at."""
+        self._is_stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        settings = self._settings
+        while not self._is_stopping.is_set():
+            try:
+                follow(
+                    *(settings.db, settings.alerts, self._environ, self._is_stopping.wait),
+                    prune_after_days=settings.prune_after_days,
+                )
+            except Exception:  # nobody else would hear of it
+                traceback.print_exc()
+                log("the thread that updates incidents ended; it is started again", "warning")
+                self._is_stopping.wait(RESTART_EVERY_S)
+
+
 def follow(
-    path: str,
+    db: str,
     rules_path: str,
     environ: Mapping[str, str],
     wait: Callable[[float], bool],
@@ -79,54 +119,95 @@ def follow(
 ) -> int:
     """Scan until `wait` returns True; return the exit code.
 
-    Of several processes at one database one does the work; the others wait for its lease. A problem is reported once,
-    and tried again: a database is locked, moved or migrated while this runs.
+    `db` is what `--db` names. Of several processes at one database one does the work; the others wait for its lease.
+    A problem is reported once, and tried again: a database is locked, moved or migrated while this runs.
     """
     lease: Lease | None = None
+    board = parse_address(db).board
     try:
         while lease is None:
-            lease = take_lease(path, FOLLOW)
+            lease = take_lease(board, FOLLOW)
             if lease is None and wait(LOOK_EVERY_S):
                 return 0
     except OSError as error:
-        sys.stderr.write(f"compileboard: {error.filename} cannot be made ({error.strerror})\n")
+        log(f"{error.filename} cannot be made ({error.strerror})", "error")
         return REFUSED
     with lease:
         lease.renew()
-        _work(path, rules_path, environ, wait, lease, prune_after_days)
+        work = _Work(db, rules_path, environ, prune_after_days)
+        is_over = False
+        while not is_over:
+            work.run()
+            lease.renew()
+            is_over = work.wait(wait)
+        if work.upkeep is not None:
+            work.upkeep.close()
     return 0
 
 
-def _work(
-    path: str,
-    rules_path: str,
-    environ: Mapping[str, str],
-    wait: Callable[[float], bool],
-    lease: Lease,
-    prune_after_days: int,
-) -> None:
-    reported = ""
-    alerted_s = -ALERT_EVERY_S
-    pruned_s = time.monotonic()  # `serve` did it when it started
-    while True:
+class _Work:
+    """What is done again and again for one store, each thing whatever became of the others."""
+
+    def __init__(self, db: str, rules_path: str, environ: Mapping[str, str], prune_after_days: int) -> None:
+        address = parse_address(db)
+        self._db = db
+        self._board = address.board
+        self._rules_path = rules_path
+        self._environ = environ
+        self._prune_after_days = prune_after_days
+        self._reported: set[str] = set()
+        self._alerted_s = -ALERT_EVERY_S
+        self._pruned_s = time.monotonic()  # `serve` did it when it started
+        self.upkeep = Upkeep(address, address.clickhouse) if address.clickhouse else None
+
+    def run(self) -> None:
+        """Do it once; a problem is reported when it comes."""
+        problems: dict[str, None] = {}
+        changed = False
+        with self._noting(problems):
+            if self.upkeep is not None:
+                self.upkeep.publish()
+            changed = _scan(self._db)
+        with self._noting(problems):
+            _index(self._board)
+        with self._noting(problems):
+            if time.monotonic() - self._pruned_s >= PRUNE_EVERY_S:
+                self._pruned_s = time.monotonic()
+                _prune(self._board, self._prune_after_days)
+        with self._noting(problems):
+            if self._rules_path and (changed or time.monotonic() - self._alerted_s >= ALERT_EVERY_S):
+                self._alerted_s = time.monotonic()
+                _alert(self._board, self._rules_path, self._environ)
+        if self.upkeep is not None:
+            with self._noting(problems):
+                self.upkeep.settle()
+            problems |= dict.fromkeys(self.upkeep.problems)
+        for text in problems:
+            if text not in self._reported:
+                log(text, "error")
+        self._reported = set(problems)
+
+    @contextmanager
+    def _noting(self, problems: dict[str, None]) -> Iterator[None]:
         try:
-            changed = _scan(path)
-            _index(path)
-            if time.monotonic() - pruned_s >= PRUNE_EVERY_S:
-                pruned_s = time.monotonic()
-                _prune(path, prune_after_days)
-            if rules_path and (changed or time.monotonic() - alerted_s >= ALERT_EVERY_S):
-                alerted_s = time.monotonic()
-                _alert(path, rules_path, environ)
-            reported = ""
+            yield
         except (StoreError, RulesError, sqlite3.Error) as error:
-            text = str(explain(error, path) if isinstance(error, sqlite3.Error) else error)
-            if text != reported:
-                sys.stderr.write(f"compileboard: {text}\n")
-            reported = text
-        lease.renew()
-        if wait(LOOK_EVERY_S):
-            return
+            text = str(explain(error, self._board) if isinstance(error, sqlite3.Error) else error)
+            problems[text] = None
+
+    def wait(self, wait: Callable[[float], bool]) -> bool:
+        """Wait until it is time again, publishing meanwhile what people and boxes change; return whether to end."""
+        if self.upkeep is None:
+            return wait(LOOK_EVERY_S)
+        until_s = time.monotonic() + LOOK_EVERY_S
+        while time.monotonic() < until_s:
+            if wait(ASK_EVERY_S):
+                return True
+            try:
+                self.upkeep.publish_if_written()
+            except (StoreError, sqlite3.Error):  # tried and reported at the next pass
+                return wait(ASK_EVERY_S)
+        return False
 
 
 def _prune(path: str, after_days: int) -> None:
@@ -138,19 +219,19 @@ def _prune(path: str, after_days: int) -> None:
         if pruning is not None:
             with pruning:
                 rule = PruneRule(clock.now_us - after_days * 86_400 * 1_000_000)
-                for run in prune_runs(writer, rule, clock.alive_since_us):
+                for run in prune_runs(writer, rule, clock.alive_since_us):  # `verify` names those with a damaged file
                     origin = ActionOrigin("server")
                     record_action(writer, "run.prune_detail", run.id, origin, detail=f"after {after_days} days")
 
 
-def _scan(path: str) -> bool:
-    with closing(open_reader(path)) as reader:
-        pending = find_pending_runs(reader)
+def _scan(db: str) -> bool:
+    with closing(open_store(db)) as store:
+        pending = find_pending_runs(store)
     if not pending.needs_full_scan and not pending.run_ids:
         return False
     from compileboard.app.incidents.update import update_incidents
 
-    update_incidents(path)
+    update_incidents(db)
     return True
 
 
@@ -168,7 +249,7 @@ def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:
     from compileboard.app.alerts.delivery import send_due
 
     for problem in send_due(path, rules_path, environ, time.time_ns() // 1000).problems:
-        sys.stderr.write(f"compileboard: alerts: {problem}\n")
+        log(f"alerts: {problem}", "error")
 
 
 def sleep(seconds: float) -> bool:

@@ -7,18 +7,21 @@ import gc
 import os
 import resource
 import socket
-import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from importlib.util import find_spec
 from typing import Any
 
 from flask import Flask
 
 from compileboard.app import create_app
-from compileboard.app.follow import Follower
+from compileboard.app.engines.address import StoreAddress, parse_address, read_password
+from compileboard.app.engines.setup import make_folder
+from compileboard.app.follow import Follower, FollowerThread
 from compileboard.app.format import format_plural
 from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.indexing import start_indexing
+from compileboard.app.log_lines import log, set_log_format
 from compileboard.app.settings import Settings
 from compileboard.app.web.access import LOOPBACK_NAMES, describe_protection, is_loopback, read_proxy_secret, read_roles
 from compileboard.app.web.request_log import describe_logging
@@ -38,26 +41,41 @@ class ServeError(Exception):
     """Why the server cannot start, and what to do."""
 
 
-def log(message: str) -> None:
-    """Print a message on stderr; stdout stays free."""
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
-
-
-def hold_database(path: str) -> Lease:
-    """Stop others from replacing the database while it is served.
+def hold_database(path: str, *, shared: bool = True) -> Lease:
+    """Stop others from replacing the database while it is served; where it is not `shared`, from serving it too.
 
     Raises: ServeError if it is being replaced, or its folder cannot be written.
     """
     try:
-        lease = take_lease(path, SERVE, shared=True)
+        lease = take_lease(path, SERVE, shared=shared)
     except OSError as error:
         raise ServeError(
             f"{error.filename} cannot be made ({error.strerror}): the database's folder is not there or not writable"
         ) from error
+    if lease is None and not shared:
+        raise ServeError(f"{path} is served already: one process alone can open ClickHouse's files in its folder")
     if lease is None:
         raise ServeError(f"{path} is being replaced by `compileboard restore`; start again when that is done")
     return lease
+
+
+def check_engine(address: StoreAddress, settings: Settings) -> None:
+    """Refuse what cannot be served of ClickHouse.
+
+    Raises: ServeError; AddressError if the password's file cannot be read.
+    """
+    if address.clickhouse is None:
+        return
+    read_password(os.environ)
+    for name in ("clickhouse_connect", "chdb")[: 2 if _is_in_process(address) else 1]:
+        if find_spec(name) is None:
+            extra = "chdb" if _is_in_process(address) else "clickhouse"
+            raise ServeError(f"--db {address.clickhouse.label} needs {name}: pip install 'compileboard[{extra}]'")
+    if _is_in_process(address) and settings.workers > 1:
+        raise ServeError(
+            f"--workers {settings.workers}: one process alone can open ClickHouse's files in a folder. Leave --workers "
+            "out, or use a ClickHouse server: --db clickhouse://HOST/DATABASE?folder=/DIR"
+        )
 
 
 def prepare_database(path: str, environ: Mapping[str, str]) -> None:
@@ -158,24 +176,39 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
 
     Raises: ServeError if the address cannot be had; StoreError if the database cannot be used.
     """
+    set_log_format(settings.log_format)
     listener = bind(settings.host, settings.port)
     with listener:
         check_exposure(settings)
+        address = parse_address(settings.db)
+        check_engine(address, settings)
         if settings.read_only == "yes":
-            open_reader(settings.db).close()  # says what is wrong with it
+            open_reader(address.board).close()  # says what is wrong with it
         else:
-            _lease = hold_database(settings.db)
-            prepare_database(settings.db, environ)
-            ImportQueue(settings.db).clear()
+            if address.folder is not None:
+                make_folder(address.folder)
+            _lease = hold_database(address.board, shared=not _is_in_process(address))
+            prepare_database(address.board, environ)
+            ImportQueue(address.board).clear()
         app = create_app(settings)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         log(describe_exposure(settings))
         log(f"CompileBoard serves {settings.db} at http://{shown}:{port} (Ctrl+C stops it)")
-        follows = settings.follow == "yes" and settings.read_only == "no"
-        follower = Follower(settings, environ) if follows else None
-        run_gunicorn(app, listener.detach(), settings, follower)
+        run_gunicorn(app, listener.detach(), settings, _make_follower(settings, environ))
     return 0
+
+
+def _make_follower(settings: Settings, environ: Mapping[str, str]) -> Follower | FollowerThread | None:
+    if settings.follow == "no" or settings.read_only == "yes":
+        return None
+    return (
+        FollowerThread(settings, environ) if _is_in_process(parse_address(settings.db)) else Follower(settings, environ)
+    )
+
+
+def _is_in_process(address: StoreAddress) -> bool:
+    return address.clickhouse is not None and address.clickhouse.host is None
 
 
 def _settle(_worker: Any) -> None:
@@ -199,7 +232,7 @@ def run_gunicorn(
     app: Flask,
     listener: int,
     settings: Settings,
-    follower: Follower | None = None,
+    follower: Follower | FollowerThread | None = None,
     worker_class: str = "compileboard.app.worker.Worker",
 ) -> None:
     """Serve an application from a listening socket until it is told to stop, and start its follower when that ends."""
@@ -222,6 +255,13 @@ def run_gunicorn(
         "preload_app": True,
         "post_worker_init": _settle,
     }
+    if isinstance(follower, FollowerThread):  # it works in the one worker, a process of its own
+
+        def begin(worker: Any) -> None:
+            _settle(worker)
+            follower.begin()
+
+        options |= {"post_worker_init": begin, "worker_exit": lambda _server, _worker: follower.end()}
 
     if settings.log_format != "none":
         options["logconfig_dict"] = describe_logging(settings.log_format)
@@ -241,7 +281,7 @@ def run_gunicorn(
     class Master(Arbiter):  # type: ignore[misc]
         def manage_workers(self) -> None:  # once a second
             super().manage_workers()
-            if follower is not None:
+            if isinstance(follower, Follower):
                 follower.restart()
 
     try:

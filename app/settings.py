@@ -16,7 +16,9 @@ from compileboard.collectors.contract.run_config import STALE_AFTER_S
 class Settings:
     """Every setting with its default and what it is for."""
 
-    db: Annotated[str, "The database file. A missing or empty one is created."] = "compileboard.db"
+    db: Annotated[str, "The database file, or a clickhouse:// address. A missing or empty one is created."] = (
+        "compileboard.db"
+    )
     host: Annotated[str, "The address to listen on."] = "127.0.0.1"
     port: Annotated[int, "The port to listen on; 0 picks a free one."] = 8000
     workers: Annotated[int, "Server processes. One is right for a team; each has its own threads."] = 1

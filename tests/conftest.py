@@ -31,6 +31,12 @@ def workplace(tmp_path: Path) -> Workplace:
     return Workplace(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Name the folder of ClickHouse in this process: it opens one and no other until it ends."""
+    return tmp_path_factory.mktemp("chdb")
+
+
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the person's own spools from every test."""

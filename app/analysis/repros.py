@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -265,9 +264,6 @@ def summarize_bisection(bisection: Bisection) -> str:
     return named or (f"Passes with {', '.join(settings)}" if settings else "It fails, and nothing tells where")
 
 
-def list_steps(repro_id: str, database: str) -> list[tuple[str, str]]:
-    """List what to run next, each with what it answers."""
-    return [
-        (f"compileboard-collect repro {command} {repro_id} --db {shlex.quote(database)}", question)
-        for command, question in STEPS
-    ]
+def list_steps(repro_id: str, board: str) -> list[tuple[str, str]]:
+    """List what to run next, each with what it answers; `board` is the option that names where the repro is."""
+    return [(f"compileboard-collect repro {command} {repro_id} {board}", question) for command, question in STEPS]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from compileboard.app.charts.base import Chart, count_axis, finish
 from compileboard.app.format import format_number, format_time
-from compileboard.app.queries.fleet.reasons import HistoryPoint, KindTrend
+from compileboard.app.queries.fleet.reason_trends import KindTrend
+from compileboard.app.queries.fleet.reasons import HistoryPoint
 from compileboard.app.queries.fleet.runs import Slot
 from compileboard.collectors.contract.categories import label_category
 

@@ -12,6 +12,7 @@ from compileboard.app.analysis.comparison.sides import make_result, read_accurac
 from compileboard.app.checks.rules.model import OpenIncident, RuleDistinct, RuleInput, Side
 from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.engines.store import Store
 from compileboard.app.format import format_plural
 from compileboard.app.queries import comparison
 from compileboard.app.queries.comparison import TaskDistinct, choose_samples, load_repeats
@@ -23,7 +24,6 @@ from compileboard.app.queries.dashboard.incidents import (
     list_stored_incidents,
 )
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_changes_of
-from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run_rows import RunRow
@@ -35,12 +35,12 @@ PREFIX = "baseline:"
 MOST = 1000  # of one suite
 
 
-def need_run(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str) -> RunRow:
+def need_run(store: Store, clock: RecorderClock, text: str) -> RunRow:
     """Return the run that a text names: `latest`, an id or its beginning, a commit's beginning.
 
     Raises: FilterError if there is none, or more than one.
     """
-    run = find_run(reader, engine, clock, text)
+    run = find_run(store.board, store.engine, clock, text)
     if run is None:
         raise CannotCompare(
             f"there is no run {text[:80]!r} in this database; expected latest, the beginning of a run's id or of a "
@@ -49,9 +49,7 @@ def need_run(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, t
     return run
 
 
-def load_expected(
-    reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str, run: RunRow | None
-) -> Side:
+def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | None) -> Side:
     """Load the side that a text names beside a run: `latest`, `previous`, a stored baseline, a run or a commit.
 
     Raises: FilterError if there is none, or more than one.
@@ -61,23 +59,23 @@ def load_expected(
             raise CannotCompare(
                 f"the {text} run is that of a run of the database; what is compared is a CSV: name its baseline"
             )
-        return load_run(reader, clock, find_word(engine, clock, text, run))
+        return load_run(store, clock, find_word(store.engine, clock, text, run))
     name = text.removeprefix(PREFIX)
-    stored = get_baseline(reader, name)
+    stored = get_baseline(store.board, name)
     if stored is not None:
         return load_baseline(stored.body, f"baseline {stored.name}")
     if text.startswith(PREFIX):
         raise CannotCompare(
-            f"there is no stored baseline {name[:80]!r}; known: {name_baselines(reader)}; `compileboard baseline save` "
-            "keeps one"
+            f"there is no stored baseline {name[:80]!r}; known: {name_baselines(store.board)}; "
+            "`compileboard baseline save` keeps one"
         )
-    other = find_run(reader, engine, clock, text, run)
+    other = find_run(store.board, store.engine, clock, text, run)
     if other is None:
         raise CannotCompare(
             f"{text[:80]!r} is no run, commit or stored baseline of this database, and no file that ends in .csv; "
             "`compileboard-collect list` lists the runs, `compileboard baseline list` the baselines"
         )
-    return load_run(reader, clock, other)
+    return load_run(store, clock, other)
 
 
 def load_incidents(
@@ -129,8 +127,9 @@ _JUDGE = "accuracy"
 _EXPECTED = "expected_"  # experiments of what a file expects, not of what was measured
 
 
-def load_run(reader: sqlite3.Connection, clock: RecorderClock, run: RunRow) -> Side:
+def load_run(store: Store, clock: RecorderClock, run: RunRow) -> Side:
     """Make a side of a run: its results, its distinct graph breaks and causes by model, its surroundings."""
+    reader = store.open_run(run.id)
     repeats = load_repeats(reader, [run.id])
     counts = comparison.list_instruction_counts(reader, run.id)
     expected = comparison.list_expected(reader, run.id)
@@ -153,7 +152,7 @@ def load_run(reader: sqlite3.Connection, clock: RecorderClock, run: RunRow) -> S
         causes=causes if causes or was_observed else None,
         environment=_name_hardware(rows) | ({"torch": run.torch_version} if run.torch_version else {}),
         results=tuple(results),
-        incidents=load_incidents(reader, run, rows),
+        incidents=load_incidents(store.board, run, rows),
         name=run.shown_name,
         commit=(run.git_commit or "")[:7],
         failure=_describe_failure(run),

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import click
 
-from compileboard.app.cli.common import db_option
+from compileboard.app.cli.common import board_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
@@ -30,7 +30,7 @@ def trash() -> None:
 
 
 @trash.command("list")
-@db_option
+@board_option
 def list_deleted(db: str) -> None:
     """List the deleted runs that can be restored."""
     from compileboard.app.queries.dashboard.activity import list_deleted_runs
@@ -44,7 +44,7 @@ def list_deleted(db: str) -> None:
 
 @trash.command()
 @run_argument
-@db_option
+@board_option
 def delete(run: str, db: str) -> int:
     """Delete a run."""
     open_reader(db).close()  # says what is wrong with it
@@ -58,7 +58,7 @@ def delete(run: str, db: str) -> int:
 
 @trash.command()
 @run_argument
-@db_option
+@board_option
 def restore(run: str, db: str) -> int:
     """Restore a deleted run."""
     open_reader(db).close()  # says what is wrong with it
@@ -77,7 +77,7 @@ def restore(run: str, db: str) -> int:
 
 @trash.command()
 @click.option("--days", type=int, default=7, metavar="N", help="Least days since the run was deleted. Default: 7.")
-@db_option
+@board_option
 def prune(days: int, db: str) -> int:
     """Delete for good what was deleted some days ago."""
     if days < 0:
@@ -92,7 +92,7 @@ def prune(days: int, db: str) -> int:
 
 
 @click.command(cls=Command)
-@db_option
+@board_option
 @click.option("--subject", metavar="ID", help="Only changes of this run, incident or baseline.")
 @click.option("--by", metavar="NAME", help="Only changes by this person, token or user@host.")
 @click.option("--limit", type=int, default=50, metavar="N", help="Most changes to list. Default: 50.")

@@ -19,10 +19,10 @@ from compileboard.app.alerts.message import clean, make_message, make_test_messa
 from compileboard.app.alerts.rules import AlertRule, Rules, RulesError
 from compileboard.app.alerts.rules_file import EXAMPLE, load_rules
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown
-from compileboard.app.cli.common import db_option
+from compileboard.app.cli.common import board_option, db_option
+from compileboard.app.engines.store import open_store
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.alerts import STATES, list_deliveries, list_rule_names
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.screens.dashboard.alerts import list_channel_statuses, list_rule_statuses
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.connection import open_reader
@@ -94,16 +94,17 @@ def check(db: str, rules_path: str) -> Answer:
         name: problem for name, channel in rules.channels.items() if (problem := channel.describe_unset(os.environ))
     }
     lines += [f"channel {name}: {problem} here" for name, problem in unset.items()]
-    with closing(open_reader(db)) as reader:
+    with closing(open_store(db)) as store:
+        reader = store.board
         for status in list_rule_statuses(reader, rules, now_us):
             lines += ["", f"rule {status.rule.name}: {status.filters}", f"  {status.when}"]
             lines += [f"  {status.start}", *_preview(reader, rules, status.rule, now_us)]
-            lines += [f"  note: {note}" for note in list_unmatched_patterns(SqliteEngine(reader), status.rule)]
+            lines += [f"  note: {note}" for note in list_unmatched_patterns(store.engine, status.rule)]
     return lines, FAILED if unset else DONE
 
 
 @action
-@db_option
+@board_option
 @rules_option
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 def send(db: str, rules_path: str, dry_run: bool) -> Answer:
@@ -119,7 +120,7 @@ def send(db: str, rules_path: str, dry_run: bool) -> Answer:
 
 
 @action
-@db_option
+@board_option
 @rules_option
 @click.option("--state", type=Choice(STATES), help="Only deliveries in this state.")
 @click.option("--rule", metavar="NAME", help="Only deliveries of this rule.")
@@ -163,7 +164,7 @@ def _format_nothing(rule: str | None, state: str | None) -> str:
 
 @action
 @click.argument("name", metavar="RULE", help="Rule's name.")
-@db_option
+@board_option
 @rules_option
 def test(name: str, db: str, rules_path: str) -> Answer:
     """Send a test message to a rule's channels; nothing is stored."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import wraps
@@ -17,14 +16,15 @@ from compileboard.app.checks.rules.model import Side
 from compileboard.app.checks.sides import dump_baseline, load_baseline, load_run, need_run
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.cli.common import db_option, read_command_clock
+from compileboard.app.engines.address import parse_address
+from compileboard.app.engines.store import Store, open_store
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.sides import name_baselines
 from compileboard.app.reports.checks import one_line, write_outputs
 from compileboard.app.reports.output import describe_write_error, fail, write_file
-from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
+from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
 from compileboard.collectors.store.dashboard.baselines import delete_baseline, save_baseline
 from compileboard.command_line import Group
@@ -50,13 +50,13 @@ def baseline() -> None:
 
 
 def action(function: Callable[..., Iterator[str]]) -> click.Command:
-    """Make a command of a generator of lines, which is given a reader, the database and its own options."""
+    """Make a command of a generator of lines, which is given the store, its board and its own options."""
 
     @wraps(function)
     def run(db: str, **options: Any) -> int:
         try:
-            with closing(open_reader(db)) as reader:
-                write_outputs((), list(function(reader, db, **options)))
+            with closing(open_store(db)) as store:
+                write_outputs((), list(function(store, parse_address(db).board, **options)))
         except OSError as error:
             return fail(describe_write_error(error.filename or "to stdout", error))
         return 0
@@ -73,9 +73,9 @@ note_option = click.option("--note", metavar="TEXT", help="Note on why it is the
 @name_argument
 @run_option
 @note_option
-def save(reader: sqlite3.Connection, path: str, name: str, run: str, note: str | None) -> Iterator[str]:
+def save(store: Store, path: str, name: str, run: str, note: str | None) -> Iterator[str]:
     """Save a run under a new name."""
-    side, run_id = _load(reader, run)
+    side, run_id = _load(store, run)
     try:
         with closing(open_writer(path)) as writer:
             is_new = save_baseline(writer, name, dump_baseline(side), run_id=run_id, note=note)
@@ -97,12 +97,10 @@ def save(reader: sqlite3.Connection, path: str, name: str, run: str, note: str |
 @run_option
 @note_option
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
-def update(
-    reader: sqlite3.Connection, path: str, name: str, run: str, note: str | None, models: tuple[str, ...]
-) -> Iterator[str]:
+def update(store: Store, path: str, name: str, run: str, note: str | None, models: tuple[str, ...]) -> Iterator[str]:
     """Replace the saved results by a run's, and print what changed."""
-    stored = _get(reader, name)
-    side, run_id = _load(reader, run)
+    stored = _get(store, name)
+    side, run_id = _load(store, run)
     before = load_baseline(stored.body, f"baseline {stored.name}")
     after = merge(before, side, list(models))
     changes = list_changes(before, after)
@@ -120,9 +118,9 @@ def update(
 
 @action
 @name_argument
-def show(reader: sqlite3.Connection, _path: str, name: str) -> Iterator[str]:
+def show(store: Store, _path: str, name: str) -> Iterator[str]:
     """Show a baseline's content."""
-    stored = _get(reader, name)
+    stored = _get(store, name)
     side = load_baseline(stored.body, stored.name)
     yield f"baseline {stored.name}: {_count(side)} of run {stored.run_id}, changed {format_time(stored.changed_us)}"
     if stored.note:
@@ -138,9 +136,9 @@ def show(reader: sqlite3.Connection, _path: str, name: str) -> Iterator[str]:
 
 
 @action
-def list_all(reader: sqlite3.Connection, _path: str) -> Iterator[str]:
+def list_all(store: Store, _path: str) -> Iterator[str]:
     """List the baselines."""
-    baselines = list_baselines(reader).rows
+    baselines = list_baselines(store.board).rows
     for stored in baselines:
         yield f"{stored.name}  run {stored.run_id}  changed {format_time(stored.changed_us)}" + (
             f"  {one_line(stored.note)}" if stored.note else ""
@@ -151,7 +149,7 @@ def list_all(reader: sqlite3.Connection, _path: str) -> Iterator[str]:
 
 @action
 @name_argument
-def delete(_reader: sqlite3.Connection, path: str, name: str) -> Iterator[str]:
+def delete(_store: Store, path: str, name: str) -> Iterator[str]:
     """Delete a baseline for good."""
     with closing(open_writer(path)) as writer:
         if not delete_baseline(writer, name):
@@ -164,9 +162,9 @@ def delete(_reader: sqlite3.Connection, path: str, name: str) -> Iterator[str]:
 @action
 @name_argument
 @click.option("--output", metavar="FILE", default="-", help="File to write; - is stdout. Default: -.")
-def export(reader: sqlite3.Connection, _path: str, name: str, output: str) -> Iterator[str]:
+def export(store: Store, _path: str, name: str, output: str) -> Iterator[str]:
     """Write upstream's CSV of expected accuracies and counters."""
-    side = load_baseline(_get(reader, name).body, name)
+    side = load_baseline(_get(store, name).body, name)
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     columns = [column for column in COLUMNS if column in ("name", "accuracy", "graph_breaks") or side.has(column)]
@@ -181,19 +179,19 @@ def export(reader: sqlite3.Connection, _path: str, name: str, output: str) -> It
         write_file(output, [out.getvalue().encode()])
 
 
-def _load(reader: sqlite3.Connection, text: str) -> tuple[Side, str]:
+def _load(store: Store, text: str) -> tuple[Side, str]:
     clock = read_command_clock()
-    run = need_run(reader, SqliteEngine(reader), clock, text)
-    side = load_run(reader, clock, run)
+    run = need_run(store, clock, text)
+    side = load_run(store, clock, run)
     if not side.rows and side.breaks is None and side.causes is None:
         raise CannotCompare(f"run {run.id} has neither results nor observed processes; there is nothing to keep")
     return side, run.id
 
 
-def _get(reader: sqlite3.Connection, name: str) -> Baseline:
-    stored = get_baseline(reader, name)
+def _get(store: Store, name: str) -> Baseline:
+    stored = get_baseline(store.board, name)
     if stored is None:
-        raise FilterError(f"there is no baseline {name[:80]!r}; known: {name_baselines(reader)}")
+        raise FilterError(f"there is no baseline {name[:80]!r}; known: {name_baselines(store.board)}")
     return stored
 
 

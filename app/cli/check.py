@@ -24,6 +24,7 @@ from compileboard.app.checks.tables import CannotCompare, list_flaky
 from compileboard.app.ci.comment import NAME
 from compileboard.app.ci.publish import GithubOutputs, publish
 from compileboard.app.cli.common import db_option, read_command_clock
+from compileboard.app.engines.store import open_store
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.checks import (
     NO_FIXES,
@@ -38,7 +39,6 @@ from compileboard.app.reports.markdown import prose
 from compileboard.app.reports.output import describe_write_error, fail
 from compileboard.app.schema import get_plain
 from compileboard.app.screens.fleet.checks import CheckRequest, CheckScreen, build_check, load_fixes, report_check
-from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreError
 from compileboard.command_line import Choice, Command, Option, Value
 
@@ -236,9 +236,7 @@ def _build(path: str, arguments: SimpleNamespace) -> CheckScreen:
         allow_environment_change=arguments.allow_environment_change,
     )
     with ExitStack() as stack:
-        return build_check(
-            cache(lambda: stack.enter_context(closing(open_reader(path)))), read_command_clock(), request
-        )
+        return build_check(cache(lambda: stack.enter_context(closing(open_store(path)))), read_command_clock(), request)
 
 
 def _list_targets(arguments: SimpleNamespace) -> dict[str, str | None]:
@@ -268,7 +266,7 @@ def _write(db: str, report: Report, arguments: SimpleNamespace, proposed: str) -
 
 def _load_fixes(db: str, run: str) -> Mapping[str, str]:
     with ExitStack() as stack:
-        return load_fixes(cache(lambda: stack.enter_context(closing(open_reader(db)))), read_command_clock(), run)
+        return load_fixes(cache(lambda: stack.enter_context(closing(open_store(db)))), read_command_clock(), run)
 
 
 def _publish(

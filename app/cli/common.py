@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import click
 
+from compileboard.app.engines.address import parse_address
 from compileboard.app.queries.newest import RecorderClock, read_clock
 from compileboard.app.settings import load_settings
+
+Decorator = Callable[[Any], Any]
 
 
 def _find_database(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
     return load_settings(os.environ, {"db": given}).db
 
 
-db_option = click.option(
-    "--db",
-    type=click.Path(readable=False),
-    metavar="FILE",
-    callback=_find_database,
-    help="Database file. Default: compileboard.db.",
-)
+def _find_board(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
+    return parse_address(_find_database(ctx, param, given)).board
+
+
+def _make_option(find: Callable[[click.Context, click.Parameter, str | None], str]) -> Decorator:
+    return click.option(
+        "--db",
+        type=click.Path(readable=False),
+        metavar="FILE",
+        callback=find,
+        help="Database file, or clickhouse:// address. Default: compileboard.db.",
+    )
+
+
+db_option = _make_option(_find_database)
+board_option = _make_option(_find_board)  # of commands that need no tables across runs
 
 
 def read_command_clock() -> RecorderClock:

@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from compileboard.app.cli.common import db_option, read_command_clock
+from compileboard.app.engines.store import Store, open_store
 from compileboard.app.format import format_plural
-from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import get_run
@@ -25,7 +25,6 @@ from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
 from compileboard.app.reports.output import describe_write_error, fail, write_output
 from compileboard.app.settings import load_settings
 from compileboard.collectors.store.bundles import write_bundle
-from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 from compileboard.command_line import Choice, Command, Option, Value
 from compileboard.exit_codes import DONE, FAILED
@@ -150,8 +149,8 @@ def export(**options: Any) -> int:
     refusal = _refuse(arguments)
     if refusal is not None:
         return fail(refusal)
-    with closing(open_reader(arguments.db)) as reader:
-        return _export(reader, SqliteEngine(reader), arguments)
+    with closing(open_store(arguments.db)) as store:
+        return _export(store, arguments)
 
 
 def _refuse(arguments: SimpleNamespace) -> str | None:
@@ -219,35 +218,36 @@ def _refuse_others(arguments: SimpleNamespace) -> str | None:
     return None
 
 
-def _compare(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace) -> int:
+def _compare(store: Store, arguments: SimpleNamespace) -> int:
     # Imported here, as templates and charts are.
     from compileboard.app.reports.comparison import write_comparison
     from compileboard.app.screens.fleet.comparison import build_comparison
 
     try:
         screen = build_comparison(
-            reader, engine, read_command_clock(), *arguments.compare, anyway=arguments.anyway, suite=arguments.suite
+            store, read_command_clock(), *arguments.compare, anyway=arguments.anyway, suite=arguments.suite
         )
     except FilterError as error:
         return fail(f"--compare {error}")
     return write_output(arguments.output, write_comparison(screen, arguments.format, time.time_ns() // 1000))
 
 
-def _export(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace) -> int:
+def _export(store: Store, arguments: SimpleNamespace) -> int:
     if arguments.compare:
-        return _compare(reader, engine, arguments)
+        return _compare(store, arguments)
     if arguments.run is None:
-        return export_suite(reader, engine, arguments)
+        return export_suite(store, arguments)
     if arguments.format == BUNDLE:
-        return _export_bundle(reader, engine, arguments)
+        return _export_bundle(store, arguments)
     # Imported here: templates and charts, which no other command needs.
     from compileboard.app.reports.run.formats import write_report
 
-    run = find_run(reader, engine, read_command_clock(), arguments.run)
-    detail = get_run(reader, run.id) if run else None
+    run = find_run(store.board, store.engine, read_command_clock(), arguments.run)
+    detail = get_run(store.board, run.id) if run else None
     if detail is None:
         known = "compileboard-collect list"
         return fail(f"there is no run {arguments.run!r} in this database; `{known}` lists the runs")
+    reader = store.open_run(detail.run.id)
     if arguments.format in FOLDERS:
         return _export_folder(reader, detail.run.id, arguments)
     table, source = arguments.table or DEFAULT_TABLE, not arguments.no_source
@@ -257,17 +257,17 @@ def _export(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespa
     return write_output(arguments.output, pieces)
 
 
-def _export_bundle(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace) -> int:
+def _export_bundle(store: Store, arguments: SimpleNamespace) -> int:
     run_ids, clock = [], read_command_clock()
     for name in arguments.run.split(","):
-        run = find_run(reader, engine, clock, name)
+        run = find_run(store.board, store.engine, clock, name)
         if run is None:
             return fail(f"there is no run {name!r} in this database; `compileboard-collect list` lists the runs")
         if clock.is_running(run.state, run.heartbeat_us):
             return fail(f"run {run.id} is still running; a bundle has whole runs, so export it when it has ended")
         run_ids.append(run.id)
     try:
-        write_bundle(reader, run_ids, arguments.output)
+        write_bundle(store.board, run_ids, arguments.output)
     except OSError as error:
         return fail(describe_write_error(arguments.output, error))
     size_bytes = os.path.getsize(arguments.output)
@@ -300,7 +300,7 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
     return 0
 
 
-def export_suite(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace) -> int:
+def export_suite(store: Store, arguments: SimpleNamespace) -> int:
     """Write a suite over a period; return the exit code."""
     # Imported here, as templates and charts are.
     from compileboard.app.analysis.period import read_period
@@ -316,7 +316,7 @@ def export_suite(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNa
             dynamic=None if arguments.dynamic is None else arguments.dynamic == "yes",
             world_size=arguments.world_size,
         )
-        suite_period = build_suite(reader, engine, selection, period, clock, arguments.definition)
+        suite_period = build_suite(store, selection, period, clock, arguments.definition)
     except FilterError as error:
         return fail(f"--{error}")
     code = write_output(
@@ -347,8 +347,8 @@ def _export_site(arguments: SimpleNamespace) -> int:
         now_us=time.time_ns() // 1000,
     )
     try:
-        with closing(open_reader(settings.db)) as reader:
-            written = export_site(reader, settings, options, _print_progress if sys.stderr.isatty() else None)
+        with closing(open_store(settings.db)) as store:
+            written = export_site(store, settings, options, _print_progress if sys.stderr.isatty() else None)
     except FolderError as error:
         return fail(str(error))
     except OSError as error:

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import click
 
-from compileboard.app.cli.common import db_option
+from compileboard.app.cli.common import board_option, db_option
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.incidents import ACTIVE, NOT_IGNORED, STATES, STATUSES, IncidentFilter
 from compileboard.app.reports.checks import one_line
@@ -59,7 +59,7 @@ def update(db: str, everything: bool) -> None:
 
 
 @incidents.command("list")
-@db_option
+@board_option
 @click.option("--suite", metavar="NAME", help="Only this suite.")
 @click.option("--model", metavar="NAME", help="Only this model.")
 @click.option("--state", type=Choice(STATES), help="Only this state.")
@@ -105,7 +105,7 @@ def list_command(
 
 @incidents.command()
 @id_argument
-@db_option
+@board_option
 def show(incident_id: str, db: str) -> int:
     """Show one incident with its likely cause and its changes."""
     from compileboard.app.analysis.incidents.incident import list_checks
@@ -157,7 +157,7 @@ def show(incident_id: str, db: str) -> int:
 def _add_action(action: str, text: str) -> None:
     @incidents.command(action, help=text)
     @id_argument
-    @db_option
+    @board_option
     @click.option("--author", required=True, metavar="NAME", help="Author's name.")
     @click.option("--text", metavar="TEXT", help="Comment or reason; ignore and comment need one.")
     def add_comment(incident_id: str, db: str, author: str, text: str | None) -> int:

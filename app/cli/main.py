@@ -34,6 +34,7 @@ COMMANDS = {
     "audit": Entry("activity:audit", "List who changed what."),
     "backup": Entry("maintenance:backup", "Back up a database while it is served."),
     "restore": Entry("maintenance:restore", "Put a backup in place of a database."),
+    "copy": Entry("maintenance:copy", "Copy a database into ClickHouse or back, and verify the copy."),
     "prune": Entry("maintenance:prune", "Delete the detail of old runs."),
     "verify": Entry("maintenance:verify", "Check a database or a backup."),
 }
@@ -51,6 +52,7 @@ Examples:
   %(prog)s token create ann --scope write --expires 90d
   %(prog)s audit                              who changed what
   %(prog)s backup /backups/2026-11-23         a live database into a folder; verify and restore take it
+  %(prog)s copy team.db clickhouse:///srv/board   a file into a folder beside ClickHouse, or back
   %(prog)s alerts send --rules alerts.toml    send alerts
 
 Record runs with: compileboard-collect run -- python train.py

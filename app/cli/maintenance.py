@@ -1,4 +1,4 @@
-"""`backup`, `restore`, `verify` and `prune`: a database kept safe and small while it is served."""
+"""`backup`, `restore`, `verify`, `copy` and `prune`: a database kept safe and small while it is served."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compileboard.app.cli.common import db_option, read_command_clock
+from compileboard.app.cli.common import board_option, read_command_clock
+from compileboard.app.engines.address import parse_address, read_password
 from compileboard.app.format import format_bytes, format_count, format_plural, format_time
 from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
 from compileboard.app.resources import __version__
 from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
+from compileboard.collectors.store.sealed.address import find_board
 from compileboard.command_line import Command
 from compileboard.exit_codes import FAILED
 
@@ -32,8 +34,8 @@ _SIZES_BYTES = {
     for unit, factor in (("b", 1000), ("ib", 1024))
 }
 BACKUP_NOTES = """\
-A backup is a folder: database.db, the deleted runs that can be restored, and manifest.json with checksums. Uploads
-that wait for their import are left out. Servers and recorders go on meanwhile.
+A backup is a folder: database.db, the deleted runs that can be restored, the files of sealed runs, and manifest.json
+with checksums. Uploads that wait for their import are left out. Servers and recorders go on meanwhile.
 Exit codes: 0 done, 2 nothing was written.
 """
 RESTORE_NOTES = """\
@@ -41,20 +43,25 @@ What was there moves to FILE.replaced-<time>. Stop the servers and recorders of 
 Exit codes: 0 done, 2 nothing was replaced.
 """
 VERIFY_NOTES = """\
-Checks pages, references, roll-ups against a recount, deleted runs, and of a backup every file's checksum.
+Checks pages, references, roll-ups against a recount, deleted runs, and the checksums of sealed runs and of a backup.
 Exit codes: 0 whole, 1 something is wrong, 2 it cannot be read.
+"""
+COPY_NOTES = """\
+SRC may be served meanwhile; what is recorded after the copy began is not in DST. It is left as it is.
+The copy is made in DST.copying and moved to DST once counts and checksums of every table are those of SRC.
+Exit codes: 0 the same, 1 they differ, 2 nothing is at DST.
 """
 PRUNE_NOTES = """\
 Stay: results, totals, summaries, breaks and recompile causes with their counts, tags, notes, repros.
 Go: events, compiles, artifacts, spans, stacks, trace logs, and texts that no other run has.
 Pinned runs, and runs of baselines and open incidents, are not pruned. Back up first: nothing undoes this.
-Exit codes: 0 done, 2 nothing was pruned.
+Exit codes: 0 done, 1 a sealed run's file is damaged or missing and stays, 2 nothing was pruned.
 """
 
 
 @click.command(cls=Command, epilog=BACKUP_NOTES)
 @click.argument("folder", metavar="DST", help="New folder.")
-@db_option
+@board_option
 def backup(folder: str, db: str) -> None:
     """Back up a database, also while it is served and recorded into."""
     from compileboard.collectors.store.maintenance.backup import write_backup
@@ -70,16 +77,19 @@ def backup(folder: str, db: str) -> None:
         sys.stderr.write("\r\x1b[K")
     size_bytes = sum(file.size_bytes for file in manifest.files.values())
     runs = format_plural(manifest.row_counts.get("runs", 0), "run")
-    trashed = format_plural(len(manifest.files) - 1, "deleted run")
+    trashed = format_plural(sum(name.startswith("trash/") for name in manifest.files), "deleted run")
     _print(f"{folder}: {runs} and {trashed}, {format_bytes(size_bytes)}, as of {format_time(manifest.created_us)}")
     if manifest.missing_trash:
         runs = format_plural(manifest.missing_trash, "deleted run")
+        _print(f"{runs} could not be kept: the file is gone; `compileboard verify` names them")
+    if manifest.missing_run_files:
+        runs = format_plural(manifest.missing_run_files, "sealed run")
         _print(f"{runs} could not be kept: the file is gone; `compileboard verify` names them")
 
 
 @click.command(cls=Command, epilog=RESTORE_NOTES)
 @click.argument("folder", metavar="SRC", help="Folder that `backup` wrote.")
-@db_option
+@board_option
 def restore(folder: str, db: str) -> None:
     """Put a backup in place of a database that is not served."""
     from compileboard.collectors.store.maintenance.backup import restore_backup
@@ -100,14 +110,14 @@ def restore(folder: str, db: str) -> None:
 
 @click.command(cls=Command, epilog=VERIFY_NOTES)
 @click.argument("path", metavar="[DB|BACKUP]", required=False, help="What to check. Default: the database.")
-@click.option("--texts", is_flag=True, help="Also read every stored text, and compare it with its digest.")
-@db_option
+@click.option("--texts", is_flag=True, help="Also read every text and sealed run, and compare texts with their digest.")
+@board_option
 def verify(path: str | None, texts: bool, db: str) -> int:
     """Check a database, also while it is served, or a backup."""
     from compileboard.collectors.store.maintenance.verification import verify as verify_store
 
     problem_count = 0
-    for check in verify_store(path or db, texts=texts):
+    for check in verify_store(find_board(path) if path else db, texts=texts):
         state = f"not checked: {check.skipped}" if check.skipped else "ok" if not check.problems else "wrong"
         _print(f"{check.subject}: {state}")
         for problem in check.problems:
@@ -116,13 +126,52 @@ def verify(path: str | None, texts: bool, db: str) -> int:
     return FAILED if problem_count else 0
 
 
+@click.command(cls=Command, epilog=COPY_NOTES)
+@click.argument("source", metavar="SRC", help="Database file, or clickhouse:// address.")
+@click.argument("target", metavar="DST", help="The same; there must be nothing yet.")
+@click.option("--resume", is_flag=True, help="Go on with a copy that was stopped.")
+@click.option("--verify-only", is_flag=True, help="Only compare two that are there.")
+def copy(source: str, target: str, resume: bool, verify_only: bool) -> int:
+    """Copy a database into ClickHouse or back, or to another place, and verify the copy."""
+    from compileboard.app.engines.copying import compare_stores, copy_store
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"compileboard: {one_line(line)}\n")
+
+    addresses, password = (parse_address(source), parse_address(target)), read_password(os.environ)
+    if verify_only:
+        comparison = compare_stores(*addresses, password, say)
+    else:
+        try:
+            comparison = copy_store(
+                *addresses,
+                password=password,
+                program_version=__version__,
+                origin=command_origin(),
+                resume=resume,
+                say=say,
+            )
+        except KeyboardInterrupt:
+            say("stopped; --resume goes on")
+            raise
+    sys.stdout.write(f"{'table':24} {'SRC':>14} {'DST':>14}\n")
+    for name, digest in comparison.source.tables.items():
+        other = comparison.target.tables.get(name)
+        if digest.row_count or digest != other:
+            state = "the same" if digest == other else "different"
+            sys.stdout.write(f"{name:24} {digest.row_count:14,} {other.row_count if other else 0:14,}  {state}\n")
+    for difference in comparison.differences:
+        _print(difference)
+    return FAILED if comparison.differences else 0
+
+
 @click.command(cls=Command, epilog=PRUNE_NOTES)
 @click.option("--older-than", metavar="DAYS", help="Runs that started before that, as 180d.")
 @click.option("--suite", metavar="NAME", help="Runs of this suite only.")
 @click.option("--max-size", metavar="SIZE", help="Oldest runs first, until the database has this size, as 20GiB.")
 @click.option("--dry-run", is_flag=True, help="Only list the runs.")
 @click.option("--vacuum", is_flag=True, help="Also return the free space to the disk; writers wait meanwhile.")
-@db_option
+@board_option
 def prune(older_than: str | None, suite: str | None, max_size: str | None, dry_run: bool, vacuum: bool, db: str) -> int:
     """Delete the detail of old runs; totals, results and trends stay."""
     from compileboard.collectors.store.maintenance.leases import PRUNE, take_lease
@@ -146,8 +195,8 @@ def prune(older_than: str | None, suite: str | None, max_size: str | None, dry_r
     if lease is None:
         return fail(f"another prune of {db} is under way; try again later")
     with lease, closing(open_writer(db, create=False)) as writer:
-        runs = []
-        for run in prune_runs(writer, rule, clock.alive_since_us, now_us=clock.now_us):
+        runs, problems = [], list[str]()
+        for run in prune_runs(writer, rule, clock.alive_since_us, now_us=clock.now_us, problems=problems):
             record_action(writer, "run.prune_detail", run.id, command_origin(), detail=format_bytes(run.detail_bytes))
             runs.append(_print_pruned(run))
         free_bytes = measure_free(writer)
@@ -160,7 +209,9 @@ def prune(older_than: str | None, suite: str | None, max_size: str | None, dry_r
             _print(f"returned {format_bytes(free_bytes)} to the disk")
         elif free_bytes:
             _print(f"{format_bytes(free_bytes)} of the file are free for new runs; --vacuum returns them to the disk")
-    return 0
+    for problem in problems:
+        fail(problem)
+    return FAILED if problems else 0
 
 
 def _read_rule(older_than: str | None, max_size: str | None, now_us: int, suite: str | None) -> PruneRule:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 import time
 from collections.abc import Sequence
@@ -14,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compileboard.app.cli.common import db_option, read_command_clock
+from compileboard.app.engines.store import Store, open_store
 from compileboard.app.format import format_plural
-from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.app.queries.fleet.trends import ModelSet, TrendFilter, list_sets, list_summaries
 from compileboard.app.queries.page import FilterError
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.output import describe_write_error, fail, write_file
-from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 from compileboard.command_line import Choice, Command
 from compileboard.exit_codes import DONE, EMPTY, FAILED
@@ -74,8 +72,8 @@ def report(db: str, last: str, **rest: Any) -> int:
             from compileboard.app.reports.parquet import check_available
 
             check_available()
-        with closing(open_reader(db)) as reader:
-            return _write_all(reader, SqliteEngine(reader), arguments, period)
+        with closing(open_store(db)) as store:
+            return _write_all(store, arguments, period)
     except FilterError as error:
         return fail(f"--{error}")
 
@@ -91,13 +89,13 @@ def _read_days(last: str, until: str | None, now_us: int) -> Period:
     return period
 
 
-def _write_all(reader: sqlite3.Connection, engine: Engine, arguments: SimpleNamespace, period: Period) -> int:
+def _write_all(store: Store, arguments: SimpleNamespace, period: Period) -> int:
     try:
         os.makedirs(arguments.folder, exist_ok=True)
     except OSError as error:
         return fail(f"cannot make the folder {arguments.folder}: {error.strerror or error}")
     selection = TrendFilter(branch=arguments.branch, since_us=period.since_us, until_us=period.until_us)
-    sets = list_sets(engine)
+    sets = list_sets(store.engine)
     known = list(dict.fromkeys(model_set.suite for model_set in sets))
     unknown = [suite for suite in arguments.suites if suite not in known]
     code = DONE
@@ -105,9 +103,9 @@ def _write_all(reader: sqlite3.Connection, engine: Engine, arguments: SimpleName
         known_words = ", ".join(repr(other_suite) for other_suite in known[:20]) or "none yet"
         code = fail(f"--suite: there is no suite {suite[:80]!r} in this database; known: {known_words}", FAILED)
     chosen = [model_set for model_set in sets if not arguments.suites or model_set.suite in arguments.suites]
-    present = [model_set for model_set in chosen if list_summaries(engine, selection.narrow(model_set), "hud", 1)]
+    present = [model_set for model_set in chosen if list_summaries(store.engine, selection.narrow(model_set), "hud", 1)]
     for model_set, name in zip(present, name_sets(present)):
-        code = _write_one(reader, engine, arguments, period, model_set, name) or code
+        code = _write_one(store, arguments, period, model_set, name) or code
     if arguments.verbose:
         for suite in sorted({model_set.suite for model_set in chosen} - {model_set.suite for model_set in present}):
             sys.stdout.write(f"{suite!r}: no run from {period.text}\n")
@@ -123,8 +121,7 @@ def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[Mod
 
 
 def _write_one(
-    reader: sqlite3.Connection,
-    engine: Engine,
+    store: Store,
     arguments: SimpleNamespace,
     period: Period,
     model_set: ModelSet,
@@ -135,7 +132,7 @@ def _write_one(
 
     code, clock = DONE, read_command_clock()
     selected = TrendFilter(branch=arguments.branch).narrow(model_set)
-    suite_period = build_suite(reader, engine, selected, period, clock, arguments.definition)
+    suite_period = build_suite(store, selected, period, clock, arguments.definition)
     for format in dict.fromkeys(arguments.formats or ("html",)):
         path = os.path.join(arguments.folder, f"{name}-{'-'.join(period.days)}.{format}")
         try:

@@ -8,11 +8,15 @@ from typing import Any
 import click
 
 from compileboard.app.cli.common import db_option
+from compileboard.app.engines.address import parse_address, read_password
 from compileboard.app.format import format_plural
+from compileboard.app.log_lines import log, set_log_format
 from compileboard.app.reports.output import fail
 from compileboard.app.settings import SETTINGS, load_settings, variable_name
 from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.errors import StoreError
 from compileboard.command_line import Command, Option
+from compileboard.exit_codes import REFUSED
 
 SERVE_SETTINGS = {  # those that are options, by what they take
     "db": "FILE",
@@ -60,9 +64,15 @@ def serve(**given: str | None) -> int:
     from compileboard.app.server import ServeError
     from compileboard.app.server import serve as serve_dashboard
 
+    settings = load_settings(os.environ, given)
     try:
-        return serve_dashboard(load_settings(os.environ, given), os.environ)
-    except ServeError as error:
+        return serve_dashboard(settings, os.environ)
+    except (ServeError, StoreError) as error:
+        if settings.log_format != "none":
+            log(str(error), "error")
+            return REFUSED
+        if isinstance(error, StoreError):
+            raise
         return fail(str(error))
 
 
@@ -70,9 +80,9 @@ def serve(**given: str | None) -> int:
 @db_option
 def migrate(db: str) -> None:
     """Bring an older database up to date, or make an empty one. Safe to run twice, or by two at once."""
-    from compileboard.collectors.store.migrations import migrate as migrate_database
+    from compileboard.app.engines.setup import prepare_store
 
-    applied = migrate_database(db)
+    applied = prepare_store(parse_address(db), read_password(os.environ))
     print(f"{db}: {format_plural(applied, 'migration')} applied" if applied else f"{db}: up to date")
 
 
@@ -84,7 +94,8 @@ def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
     """Update incidents as runs arrive, and send due alerts, until interrupted."""
     from compileboard.app import follow as follower
 
-    open_reader(db).close()  # a database that cannot be used is said at once
+    open_reader(parse_address(db).board).close()  # a database that cannot be used is said at once
     settings = load_settings(os.environ, {"alerts": alerts})
+    set_log_format(settings.log_format)
     wait = follower.wait_for_stdin if while_stdin else follower.sleep
     return follower.follow(db, settings.alerts, os.environ, wait, prune_after_days=settings.prune_after_days)

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import click
 
-from compileboard.app.cli.common import db_option
+from compileboard.app.cli.common import board_option
 from compileboard.app.format import format_time
 from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
@@ -34,7 +34,7 @@ def token() -> None:
 @click.argument("name", metavar="NAME", help="The person or box that gets it.")
 @click.option("--scope", required=True, metavar="SCOPES", help="What it may: ingest, read, write, admin; with commas.")
 @click.option("--expires", default="never", metavar="TIME", help="When it ends: 90d, 12h, never. Default: never.")
-@db_option
+@board_option
 def create(name: str, scope: str, expires: str, db: str) -> int:
     """Make a token, and print its secret, which is shown this once."""
     now_us = time.time_ns() // 1000
@@ -60,7 +60,7 @@ def create(name: str, scope: str, expires: str, db: str) -> int:
 
 
 @token.command("list", cls=Command)
-@db_option
+@board_option
 def list_all(db: str) -> None:
     """List tokens, newest first."""
     from compileboard.app.queries.dashboard.tokens import list_tokens
@@ -75,7 +75,7 @@ def list_all(db: str) -> None:
 
 @token.command(cls=Command)
 @click.argument("name", metavar="NAME|ID", help="The token's name or ID.")
-@db_option
+@board_option
 def revoke(name: str, db: str) -> int:
     """Revoke a token and end its logins."""
     open_reader(db).close()  # says what is wrong with it

@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from compileboard.app.engines.address import parse_address
 from compileboard.app.imports.options import ImportOptions
 from compileboard.app.imports.queue import Import, ImportLane, QueueEntry
 from compileboard.app.settings import Settings
@@ -37,7 +38,7 @@ _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects
 
 def build_command(settings: Settings, options: ImportOptions, target: str) -> list[str]:
     """Write the child's command; its working folder is the import's own."""
-    database = os.path.abspath(settings.db)
+    database = os.path.abspath(parse_address(settings.db).board)
     file_bytes = _size(database) + settings.upload_unpacked_mib * MIB + SLACK_BYTES
     bounds = [settings.upload_memory_mib * MIB, settings.upload_timeout_s, file_bytes]
     limits = [
@@ -211,12 +212,12 @@ def _close_run(slot: QueueEntry, settings: Settings) -> None:
     from compileboard.collectors.contract.events import RunEnded
     from compileboard.collectors.store.ingest.ingestor import Ingestor
 
-    run_id = slot.upload.run_id
-    with suppress(StoreError), closing(open_writer(settings.db)) as connection:
+    run_id, path = slot.upload.run_id, parse_address(settings.db).board
+    with suppress(StoreError), closing(open_writer(path)) as connection:
         state = connection.execute("select state, started_us from runs where id = :id", {"id": run_id}).fetchone()
         if state is not None and state["state"] == "running":
             end = RunEnded(run_id, INTERRUPTED, state["started_us"], run_id, "interrupted")
-            Ingestor(connection, settings.db).ingest(run_id, [end])
+            Ingestor(connection, path).ingest(run_id, [end])
 
 
 def _tail(errors: Path) -> str:

@@ -20,6 +20,7 @@ from werkzeug.formparser import FormDataParser
 from werkzeug.http import parse_options_header
 from werkzeug.wsgi import get_content_length, get_input_stream
 
+from compileboard.app.engines.address import parse_address
 from compileboard.app.imports import child
 from compileboard.app.imports.options import ImportOptions, UploadRejected, parse_options
 from compileboard.app.imports.queue import Import, ImportQueue, QueueEntry
@@ -261,8 +262,9 @@ def accept_upload(
 def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings, origin: ActionOrigin) -> Import:
     if settings.uploads != "yes":
         raise UploadRejected(403, FORBIDDEN)
-    open_reader(settings.db).close()  # it is there, and of this version
-    open_writer(settings.db, create=False).close()  # and may be written
+    path = parse_address(settings.db).board
+    open_reader(path).close()  # it is there, and of this version
+    open_writer(path, create=False).close()  # and may be written
     limit_bytes = settings.upload_mib * MIB
     refused = too_large(environ, limit_bytes)
     if refused is not None:
@@ -270,7 +272,7 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
     asked = dict(query)
     filename = asked.pop("filename", None)
     parse_options(asked)  # before a long upload
-    slot = ImportQueue(settings.db).enqueue(
+    slot = ImportQueue(path).enqueue(
         clean_path(filename or "log"),
         most_receiving=MOST_RECEIVING,
         most_waiting=settings.upload_queue,
@@ -302,7 +304,7 @@ def _run_import(
     )
     accepted.start()
     try:
-        with ImportQueue(settings.db).lane() as lane:
+        with ImportQueue(parse_address(settings.db).board).lane() as lane:
             if child.run(slot, child.build_command(settings, options, received.target), settings, lane):
                 slot.save(state="waiting")
                 lane.enter_second()
@@ -320,7 +322,8 @@ def _run_import(
 def _audit(action: str, subject: str, label: str, settings: Settings, origin: ActionOrigin) -> None:
     """Record who sent it; a batch of another import may have to end first."""
     try:
-        with closing(open_writer(settings.db, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
+        path = parse_address(settings.db).board
+        with closing(open_writer(path, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
             record_action(writer, action, subject, origin, detail=label)
     except (StoreError, sqlite3.Error):
         logging.getLogger("compileboard.app.imports").exception("%s of %s is not kept", action, subject)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -17,12 +16,12 @@ from compileboard.app.analysis.incidents.messages import (
     name_subject,
     rank_severity,
 )
+from compileboard.app.engines.store import Store
 from compileboard.app.format import format_plural
 from compileboard.app.incidents.causes import CauseFinder
 from compileboard.app.incidents.evidence import describe_run
 from compileboard.app.queries.dashboard.incidents import StoredIncident
 from compileboard.app.queries.dashboard.series_changes import SeriesChange
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.trends import list_trend_runs
 from compileboard.collectors.store.dashboard.incidents import IncidentMove
 
@@ -47,11 +46,10 @@ class AssembledIncidents:
 class IncidentAssembler:
     """Assembles the incidents of the branches and suites that a pass of detection changed."""
 
-    def __init__(self, connection: sqlite3.Connection, ranks: Mapping[str, int]) -> None:
-        self._connection = connection
-        self._engine = SqliteEngine(connection)
+    def __init__(self, store: Store, ranks: Mapping[str, int]) -> None:
+        self._engine = store.engine
         self._ranks = ranks
-        self._causes = CauseFinder(connection)
+        self._causes = CauseFinder(store)
 
     def assemble(
         self,

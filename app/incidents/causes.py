@@ -9,6 +9,7 @@ from typing import Any
 
 from compileboard.app.analysis.incidents.messages import describe_cause, find_metric_of, shorten_commit
 from compileboard.app.analysis.metrics import PASSES
+from compileboard.app.engines.store import Store
 from compileboard.app.format import format_plural
 from compileboard.app.queries.dashboard.causes import (
     CodeLocation,
@@ -19,6 +20,9 @@ from compileboard.app.queries.dashboard.causes import (
     list_run_files,
 )
 from compileboard.app.queries.dashboard.series_changes import SeriesChange
+from compileboard.app.queries.fleet.reasons import list_affected_runs
+from compileboard.app.queries.fleet.recompiles import RECOMPILES
+from compileboard.collectors.contract.fingerprints import parse_id
 
 MOST_CAUSES = 5
 MOST_OTHERS = 12
@@ -43,8 +47,8 @@ _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]*\n\s*([^\n]*)')
 class CauseFinder:
     """Puts the evidence of an incident's changes together."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def find(self, lead: SeriesChange, changes: Sequence[SeriesChange]) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the likely causes, and what else changed in the same range, in words."""
@@ -73,7 +77,9 @@ class CauseFinder:
         self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]]
     ) -> list[dict[str, Any]]:
         own = [(row, of) for row, of in rows if row["kind"] == "graph_break" and row["word"] in ("new", "more often")]
-        locations = list_break_locations(self._connection, _ids(own, "break_id"), lead.first_run_id)
+        locations = list_break_locations(
+            self._store.open_run(lead.first_run_id), _ids(own, "break_id"), lead.first_run_id
+        )
         causes = []
         for row, of in own:
             location = locations.get(row.get("break_id") or "")
@@ -86,7 +92,7 @@ class CauseFinder:
         self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]]
     ) -> list[dict[str, Any]]:
         own = [(row, of) for row, of in rows if row["kind"] == "recompile" and row["word"] in ("new", "more often")]
-        locations = list_cause_locations(self._connection, _ids(own, "cause_id"))
+        locations = self._locate_causes(_ids(own, "cause_id"))
         causes = []
         for row, of in own:
             location = locations.get(row.get("cause_id") or "")
@@ -95,9 +101,21 @@ class CauseFinder:
             causes.append(cause)
         return causes
 
+    def _locate_causes(self, ids: Sequence[str]) -> dict[str, CodeLocation]:
+        """Find where recompiles are in the newest run that has each."""
+        locations: dict[str, CodeLocation] = {}
+        ids_of_file: dict[sqlite3.Connection, list[str]] = {}
+        for cause_id in ids:
+            runs = list_affected_runs(self._store.engine, RECOMPILES, parse_id(cause_id), limit=1).rows
+            ids_of_file.setdefault(self._store.open_run(runs[0].id) if runs else self._store.board, []).append(cause_id)
+        for file, of_file in ids_of_file.items():
+            locations |= list_cause_locations(file, of_file)
+        return locations
+
     def _describe_failure(self, lead: SeriesChange) -> dict[str, Any]:
         """Describe how a model failed first: torch's error, and the user's line in its traceback."""
-        failed = get_failed_result(self._connection, lead.first_run_id, lead.suite, lead.model)
+        first = self._store.open_run(lead.first_run_id)
+        failed = get_failed_result(first, lead.first_run_id, lead.suite, lead.model)
         labels = [str(row["label"]) for row in lead.evidence.get("causes") or () if row["kind"] == "failure"]
         if failed is None or not failed.message:
             return _make("failure", (failed and (failed.accuracy or failed.reason)) or (labels or ["Failed"])[0])
@@ -107,7 +125,7 @@ class CauseFinder:
         cause = _make("failure", f"{name[:100]}{_at(location)}", None, location)
         detail = re.search(r"got (\w+\(.*?\))\.?\n", failed.message)
         cause["reason"] = f"{message}{f': {detail[1]}' if detail else ''}"[:_REASON_LIMIT]
-        cause["is_compile_failure"] = is_compile_failure(self._connection, lead.first_run_id, name)
+        cause["is_compile_failure"] = is_compile_failure(first, lead.first_run_id, name)
         cause["checks"] = [_check(True, f"First failed in {_name_first(lead)}"), *_check_environment(lead, cause)]
         return cause
 
@@ -117,7 +135,11 @@ class CauseFinder:
         if not own:
             return None
         path, line, source_line = own[-1].groups()
-        known = [file for file in list_run_files(self._connection, run_id) if path.endswith(f"/{file}") or path == file]
+        known = [
+            file
+            for file in list_run_files(self._store.open_run(run_id), run_id)
+            if path.endswith(f"/{file}") or path == file
+        ]
         file = max(known, key=len, default=path.rpartition("/")[2])
         return CodeLocation(file, None, int(line), source_line.strip() or None, int(line), "")
 

@@ -5,7 +5,6 @@ The suspected causes are what a comparison of the two runs shows of the same mod
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 from typing import Any
@@ -21,9 +20,9 @@ from compileboard.app.analysis.comparison.model import (
 )
 from compileboard.app.analysis.metrics import PASSES, format_value
 from compileboard.app.analysis.trends.lines import find_changes
+from compileboard.app.engines.store import Store
 from compileboard.app.incidents.detection import DetectedChange
 from compileboard.app.queries.dashboard.causes import get_failed_result
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.commits import list_commit_range
 from compileboard.app.queries.fleet.comparison import find_distinct_ids
 from compileboard.app.queries.fleet.trends import TrendRun, list_trend_runs
@@ -45,9 +44,9 @@ _COUNTERS = ("fallbacks_to_eager", "cudagraph_skips", "graph_breaks", "recompile
 class EvidenceCollector:
     """Collects the evidence of changes; what several of them need is read once."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._engine = SqliteEngine(connection)
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._engine = store.engine
         self._side = lru_cache(maxsize=_CACHED_SIDES)(self._load_side)
         self._pair = lru_cache(maxsize=_CACHED_PAIRS)(self._compare)
         self._runs = lru_cache(maxsize=10_000)(self._read_run)
@@ -73,7 +72,7 @@ class EvidenceCollector:
         if change.metric == PASSES.name and change.kind == "step" and change.direction == "worse":
             # The result says why: comparing two runs takes a hundred times as long, and failures are many.
             series = change.configuration
-            failed = get_failed_result(self._connection, after.id, series["suite"], series["model"])
+            failed = get_failed_result(self._store.open_run(after.id), after.id, series["suite"], series["model"])
             return [_make("failure", "new", failed.accuracy or failed.reason or "failed")] if failed else []
         compared = self._pair(before.id, after.id)
         return [] if compared is None else self._find_causes(change, compared)
@@ -85,8 +84,8 @@ class EvidenceCollector:
     def _load_side(self, run_id: str) -> CompareSide | None:
         try:
             clock = read_clock()  # labels alone: an id needs none
-            named = find_side(self._connection, self._engine, clock, run_id, "run")
-            return load_side(self._connection, self._engine, clock, named)
+            named = find_side(self._store.board, self._engine, clock, run_id, "run")
+            return load_side(self._store, clock, named)
         except FilterError:  # deleted meanwhile
             return None
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compileboard.app.queries.dashboard.incidents import get_detection, get_publications
-from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet.series import SeriesRun, list_point_runs
+from compileboard.app.engines.store import Store
+from compileboard.app.queries.dashboard.incidents import (
+    Publications,
+    get_detection,
+    get_publications,
+    has_unpublished_removal,
+)
+from compileboard.app.queries.fleet.series import SeriesRun, get_newest_pub, list_point_runs
 
 VERSION = 7  # of the detector: one more when it would find otherwise, then everything is looked at again
 
@@ -27,19 +31,31 @@ class PendingRuns:
     cursor: str
 
 
-def find_pending_runs(reader: sqlite3.Connection, *, everything: bool = False) -> PendingRuns:
+def find_pending_runs(store: Store, *, everything: bool = False) -> PendingRuns:
     """Find what detection has to look at."""
-    known = get_detection(reader)
-    newest = get_publications(reader)  # before the runs: what comes between the two is looked at twice, not never
+    known = get_detection(store.board)
+    newest = _read_publications(store)  # before the runs: what comes between the two is looked at twice, not never
+    progress = {"pub": newest.pub}
+    if store.engine.dialect != "sqlite":
+        progress["removed_pub"] = newest.removed_pub
     seen = None if everything or known is None or known.version != VERSION else known.seen
-    if seen == {"pub": newest.pub, "waiting": []}:
+    if seen == {**progress, "waiting": []}:
         return PendingRuns((), (), needs_full_scan=False, cursor="")
-    runs = list_point_runs(SqliteEngine(reader))
+    runs = list_point_runs(store.engine)
     # Runs that were deleted may have made changes.
-    needs_full_scan = seen is None or newest.removed_pub > seen["pub"]
+    needs_full_scan = seen is None or newest.removed_pub > seen.get("removed_pub", seen["pub"])
     ended = [run for run in runs if run.state != "running"]
     if seen is not None and not needs_full_scan:
         ended = [run for run in ended if run.pub > seen["pub"] or run.id in seen["waiting"]]
     waiting = [run.id for run in runs if run.state == "running"]
-    cursor = json.dumps({"pub": newest.pub, "waiting": waiting}, separators=(",", ":"))
+    cursor = json.dumps({**progress, "waiting": waiting}, separators=(",", ":"))
     return PendingRuns(runs, [run.id for run in ended], needs_full_scan, cursor)
+
+
+def _read_publications(store: Store) -> Publications:
+    """Return how far the tables across runs are: in ClickHouse they know of a run, and of a removal, later."""
+    newest = get_publications(store.board)
+    if store.engine.dialect == "sqlite":
+        return newest
+    removed_pub = -1 if has_unpublished_removal(store.board) else newest.removed_pub
+    return Publications(get_newest_pub(store.engine), removed_pub)

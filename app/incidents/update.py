@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from compileboard.app.engines.address import parse_address
+from compileboard.app.engines.store import Store, open_store
 from compileboard.app.incidents.assembly import AssembledIncidents, IncidentAssembler
 from compileboard.app.incidents.detection import DetectedChange, detect, detect_stopped, key_of, match, needs_rescan
 from compileboard.app.incidents.evidence import EvidenceCollector
@@ -29,9 +30,8 @@ from compileboard.app.incidents.series import (
 )
 from compileboard.app.queries.dashboard.incidents import list_commented_ids, load_incidents
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.series import list_names_of, list_series_of, list_suites_of
-from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.series_changes import DETECTED, DetectedRows, save_detected
 
 _TAIL_RUNS = 80  # of a branch, in which changes are looked for; a series that has one there is scanned whole
@@ -66,15 +66,16 @@ def update_incidents(
     Raises: StoreError if the database cannot be used.
     """
     now_us = time.time_ns() // 1000 if now_us is None else now_us
-    with closing(open_reader(path)) as reader:
-        pending = find_pending_runs(reader, everything=everything)
+    address = os.fspath(path)
+    with closing(open_store(address)) as store:
+        pending = find_pending_runs(store, everything=everything)
         if not pending.needs_full_scan and not pending.run_ids:
             return UpdateReport(0, 0, (), 0, 0)
-        stored = load_changes(reader)
-        order = RunOrder(pending.runs, rank_runs(SqliteEngine(reader), pending.runs))
-        changes = SeriesScanner(reader, pending, order).scan(stored)
-        detected, assembled = _assemble(reader, pending, order, stored, changes, now_us)
-    with closing(open_writer(path)) as writer:
+        stored = load_changes(store.board)
+        order = RunOrder(pending.runs, rank_runs(store.engine, pending.runs))
+        changes = SeriesScanner(store, pending, order).scan(stored)
+        detected, assembled = _assemble(store, pending, order, stored, changes, now_us)
+    with closing(open_writer(parse_address(address).board)) as writer:
         save_detected(writer, detected, seen=pending.cursor, version=VERSION, now_us=now_us)
     new_ids = tuple(row["id"] for row in assembled.rows if row["id"] in assembled.new_ids)
     return UpdateReport(
@@ -87,7 +88,7 @@ def update_incidents(
 
 
 def _assemble(
-    reader: sqlite3.Connection,
+    store: Store,
     pending: PendingRuns,
     order: RunOrder,
     stored: Sequence[SeriesChange],
@@ -95,7 +96,7 @@ def _assemble(
     now_us: int,
 ) -> tuple[DetectedRows, AssembledIncidents]:
     """Return what is to be written: of the changes, and of the incidents of each branch and suite that they are of."""
-    commented_ids, incidents = list_commented_ids(reader), load_incidents(reader)
+    commented_ids, incidents = list_commented_ids(store.board), load_incidents(store.board)
     by_id = {change.id: change for change in stored}
     removed = [by_id[id_] for id_ in changes.removed_ids]
     dropped = {
@@ -110,7 +111,7 @@ def _assemble(
     changed_ids = {row["id"] for row in changes.rows} | set(changes.removed_ids)
     touched = current.values() if pending.needs_full_scan else [current.get(id_, by_id.get(id_)) for id_ in changed_ids]
     partitions = {(change.suite, change.branch) for change in touched if change is not None}
-    assembled = IncidentAssembler(reader, order.ranks).assemble(
+    assembled = IncidentAssembler(store, order.ranks).assemble(
         current.values(), incidents, changed_ids, commented_ids, partitions
     )
     rows = [row | {"evidence": _write_json(row["evidence"])} for row in changes.rows]
@@ -141,9 +142,9 @@ def _write_json(value: Any) -> str:
 class SeriesScanner:
     """Series to rescan because new runs touched them."""
 
-    def __init__(self, reader: sqlite3.Connection, pending: PendingRuns, order: RunOrder) -> None:
-        self._reader = reader
-        self._engine = SqliteEngine(reader)
+    def __init__(self, store: Store, pending: PendingRuns, order: RunOrder) -> None:
+        self._store = store
+        self._engine = store.engine
         self._pending = pending
         self._order = order
 
@@ -153,7 +154,7 @@ class SeriesScanner:
         stored_by_key: dict[SeriesKey, list[SeriesChange]] = {}
         for change in stored:
             stored_by_key.setdefault(key_of(change), []).append(change)
-        evidence, changes = EvidenceCollector(self._reader), _Changes()
+        evidence, changes = EvidenceCollector(self._store), _Changes()
         series_list, measured_runs = self._read(order, stored_by_key)
         for series in series_list:
             changes.series_count += 1

@@ -36,7 +36,8 @@ from compileboard.app.charts.compiles import chart_compiles, chart_phases
 from compileboard.app.charts.figures import make_figure
 from compileboard.app.charts.guards import chart_kinds as chart_guards
 from compileboard.app.charts.ranks import chart_ranks
-from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_settings, get_store
+from compileboard.app.engines.store import Store
 from compileboard.app.format import format_count, format_duration, format_time
 from compileboard.app.notebook.drawings import BoardComparison, BoardIncident, BoardModel, BoardReason, BoardTrend, draw
 from compileboard.app.notebook.frames import MOST_ROWS, FrameMethod, find_run_id, read_given, write_text
@@ -90,7 +91,7 @@ class Board:
             pass
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[Store]:
         """Read one state of the database for as long as the block goes on.
 
         Raises: StoreError if the database cannot be used, LookupError for what is not in it.
@@ -99,7 +100,7 @@ class Board:
             raise ValueError(f"this board is closed; compileboard.open({self.path!r}) opens it again")
         try:
             with self._app.app_context():
-                yield get_reader()
+                yield get_store()
         except NotFound as error:
             raise LookupError(error.description) from None
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -134,13 +135,13 @@ class Board:
         Raises: FilterError if a keyword cannot be used.
         """
         asked, selection = read_given((TrendQuery, TrendFilter), {**filters, "metric": metric})
-        with self.reading() as reader:
+        with self.reading() as store:
             screen, changes = build_asked_trend(asked, selection), []
             for series in screen.series:
                 configuration = {name: value for name, value in series.fields.items() if name != "model"}
                 if configuration["world_size"] is not None:  # it is for what is counted
                     models = [asked.model] if asked.model else []
-                    changes += list_changes(reader, configuration, models, [screen.metric.name], selection.branch)
+                    changes += list_changes(store.board, configuration, models, [screen.metric.name], selection.branch)
             return BoardTrend(screen, changes)
 
     def compare(self, base: str | None = None, new: str | None = None, **options: Any) -> BoardComparison:
@@ -149,9 +150,9 @@ class Board:
         Raises: FilterError if a name means nothing.
         """
         (sides,) = read_given([SidesQuery], {**options, "base": base, "new": new})
-        with self.reading() as reader:
+        with self.reading() as store:
             screen = build_default_comparison(
-                reader, get_engine(), get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
+                store, get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
             )
             if screen is None:
                 raise LookupError("There is nothing to compare with: name both sides, base and new.")
@@ -164,17 +165,17 @@ class Board:
         """
         check_keys(series, (*FIELDS, "run"))
         query = {key: write_text(value) for key, value in series.items() if value is not None}
-        with self.reading() as reader:
-            return BoardModel(build_model(reader, get_engine(), name, query, query.pop("run", None)))
+        with self.reading() as store:
+            return BoardModel(build_model(store, name, query, query.pop("run", None)))
 
     def incident(self, incident_id: str) -> BoardIncident:
         """Return one incident.
 
         Raises: LookupError if there is none.
         """
-        with self.reading() as reader:
+        with self.reading() as store:
             detail = get_incident(write_text(incident_id))
-            screen = build_incident(reader, get_engine(), detail.id, get_clock())
+            screen = build_incident(store, detail.id, get_clock())
             assert screen is not None
             return BoardIncident(screen, detail)
 
@@ -266,29 +267,29 @@ class BoardRun:
 
     def compiles_figure(self) -> Any:
         """Return the chart of the run's longest compiles, by phase."""
-        with self.board.reading() as reader:
-            screen = build_compiles(reader, find_run(self.id).run, limit=1)
+        with self.board.reading() as store:
+            screen = build_compiles(store.open_run(self.id), find_run(self.id).run, limit=1)
         chart = chart_compiles(screen.longest, self.id, screen.count) if screen.longest else None
         return draw(chart, "Nothing was compiled in this run.")
 
     def phases_figure(self, compile_key: int) -> Any:
         """Return the phases of one compile; `compile_key` is its `id` among the run's compiles."""
-        with self.board.reading() as reader:
-            screen = build_compile(reader, find_run(self.id).run, read_id(str(compile_key)))
+        with self.board.reading() as store:
+            screen = build_compile(store.open_run(self.id), find_run(self.id).run, read_id(str(compile_key)))
         if screen is None:
             raise LookupError(f"Run {self.id} has no compile number {compile_key}.")
         return draw(chart_phases(screen.records) if screen.records else None, "Nothing was recorded of this compile.")
 
     def guards_figure(self) -> Any:
         """Return the chart of the run's guards by kind."""
-        with self.board.reading() as reader:
-            sums = build_guards(reader, self.id, limit=1).sums
+        with self.board.reading() as store:
+            sums = build_guards(store.open_run(self.id), self.id, limit=1).sums
         return draw(chart_guards(sums.kinds, sums.guard_count) if sums.kinds else None, "This run has no guards.")
 
     def ranks_figure(self) -> Any:
         """Return the chart of compile time by rank."""
-        with self.board.reading() as reader:
-            screen = build_ranks(reader, self.id)
+        with self.board.reading() as store:
+            screen = build_ranks(store.open_run(self.id), self.id)
         return draw(chart_ranks(screen.comparison.ranks) if screen else None, "This run has fewer than two ranks.")
 
     def __repr__(self) -> str:

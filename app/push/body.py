@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.wsgi import get_input_stream
 
 from compileboard.app.push.refusals import PushRefused
-from compileboard.collectors.wire.lines import LARGEST_RATIO, checksum_of
+from compileboard.collectors.wire.lines import LARGEST_RATIO, checksum_of, digest_of
+from compileboard.collectors.wire.texts import SentText
 
 SILENCE_S = 30.0
 BODY_READ = "compileboard.body_read"  # in the environment of a request whose body was received
@@ -84,6 +86,22 @@ def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
     if not expander.eof or expander.unused_data:
         raise PushRefused(460, "The body's gzip breaks off, or something follows it. Send it again.")
     return plain
+
+
+def unpack_texts(texts: Iterable[SentText], most_bytes: int) -> Iterator[tuple[str, bytes]]:
+    """Unpack texts, all together no further than a limit; yield each with its digest.
+
+    Raises: PushRefused; also where one is not that of its digest.
+    """
+    left_bytes = most_bytes
+    for text in texts:
+        plain = unpack_gzip(text.body, left_bytes) if text.is_packed else text.body
+        left_bytes -= len(plain)
+        if left_bytes < 0:
+            raise PushRefused(413, f"The texts are more than {most_bytes:,} bytes; send fewer at once.")
+        if digest_of(plain) != text.digest:
+            raise PushRefused(460, f"A text is {digest_of(plain)}, not {text.digest}. Send it again.")
+        yield text.digest, plain
 
 
 def check_checksum(given: str | None, plain: bytes) -> None:

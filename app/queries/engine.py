@@ -8,10 +8,16 @@ write differently is a macro that the engine replaces:
     $div            division of integers
     $in(:names)     in a sequence: `r.id $in(:run_ids)`
     $each(:names)   the sequence as a table with the column `value`: `from $each(:run_ids) as wanted`
+    $totals $t      behind `runs as r`: the totals of a run, `$t.compile_count`; null or 0 where it has none
+    $words $a       likewise what people called it, `$a.title`
+    $rows(table, of) a table of roll-ups, read for some runs alone: `of` is a common table expression with their `id`
+                    and `pub`, or a sequence, `:run_ids`; the statement still joins them
+    $of(b, n)       joins such rows `b` to runs `n` that have `id` and `pub`
+    $runs_of(table) the runs, of which those without a row in a table of roll-ups may be left out, to be joined to it
 
-Two statements a second engine has to write in its own words: `models.LATEST_SQL`, whose join has a select of its own,
-and `trends.RUNS_SQL`, which reads a driver's version out of JSON. `comparison`, `reason_events` and `sides` beside this
-module read a run's own records, through a connection.
+In texts and comments nothing is replaced. Where correctness or speed needs it, a statement has a text for each
+`engine.dialect`: `models.LATEST_SQL`, `trends.RUNS_SQL`. `comparison`, `reason_events` and `repros` beside this module
+read a run's own records, or the board's, through a connection.
 """
 
 from __future__ import annotations
@@ -21,15 +27,27 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-_MACRO = re.compile(r"\$(\w+)(?:\(:(\w+)\))?")
+Dialect = Literal["sqlite", "clickhouse"]
+# What an engine writes in its own way: macros and values, outside of texts and comments.
+TOKENS = re.compile(
+    r"""(?P<literal>'(?:[^']|'')*')|(?P<comment>--[^\n]*)"""
+    r"""|\$(?P<macro>\w+)(?:\((?:(?P<table>\w+), )?(?P<bound>:)?(?P<of>\w+)\))?|(?<![:\w]):(?P<name>[a-z_]\w*)"""
+)
 _SQLITE = {
     "join": "cross join",
     "is": "is",
     "div": "/",
+    "t": "t",
+    "a": "a",
+    "totals": "left join run_totals as t on t.run_id = r.id",
+    "words": "left join run_annotations as a on a.run_id = r.id",
     "in": "in (select value from json_each(:{}))",
     "each": "json_each(:{})",
+    "rows": "{table}",
+    "of": "{table}.run_id = {0}.id",
+    "runs_of": "runs",
 }
 
 
@@ -49,6 +67,10 @@ class Engine(Protocol):
     def name(self) -> str:
         """Return what tells its data from other data: caches have it in their keys."""
 
+    @property
+    def dialect(self) -> Dialect:
+        """Return whose SQL it takes, for the few statements that have a text for each."""
+
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> list[Row]:
         """Return the rows that a statement finds."""
 
@@ -61,6 +83,8 @@ class Engine(Protocol):
 
 class SqliteEngine:
     """The tables across runs in the SQLite file that a connection has open."""
+
+    dialect: Dialect = "sqlite"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -92,7 +116,10 @@ def get_row(engine: Engine, sql: str, values: Mapping[str, Any] = {}) -> Row | N
 
 @lru_cache(maxsize=512)  # a text is one of ours: its orders, metrics and filters are few
 def _render(sql: str) -> str:
-    return _MACRO.sub(lambda macro: _SQLITE[macro[1]].format(macro[2]), sql)
+    def write(token: re.Match[str]) -> str:
+        return _SQLITE[token["macro"]].format(token["of"], table=token["table"]) if token["macro"] else token[0]
+
+    return TOKENS.sub(write, sql)
 
 
 def _bind(values: Mapping[str, Any]) -> dict[str, Any]:

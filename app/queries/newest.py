@@ -21,9 +21,9 @@ _MOST_CANDIDATES = 1_000
 CANDIDATES_SQL = f"""
 select r.id, r.started_us, {SHOWN_STATE} as state
 from runs as r
-left join run_totals as t on t.run_id = r.id
+$totals
 where r.source <> 'trial'
-  and (:benched = 0 or t.result_count > 0)
+  and (:benched = 0 or $t.result_count > 0)
 order by r.started_us desc, r.id desc
 limit :limit
 """  # noqa: S608  own texts only

@@ -1,14 +1,18 @@
 """What runs recorded of one reason: its newest events, the values that came, the models in which it came.
 
-These statements read runs' own records beside what is kept across runs, so they need both in one file.
+These statements read runs' own records, so they are asked of each file that has some of the runs.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fields import Count
 from compileboard.app.queries.fleet.reasons import AnySubject, Event, ReasonSubject
 
@@ -28,7 +32,7 @@ order by count desc, expected, actual
 limit :limit
 """
 # Of the newest runs alone: a nightly suite may have had a break for years, and it is the newest speedup that counts.
-_RUNS, _MODELS = 10, 50
+_RUNS, _MODELS, _MOST_VALUES = 10, 50, 1000
 
 
 @dataclass(frozen=True)
@@ -64,29 +68,57 @@ class AffectedModel:
 
 
 def list_events(
-    connection: sqlite3.Connection, subject: ReasonSubject[Any, Any, Any, Event], reason_id: int, *, limit: int = 20
+    files: Iterable[sqlite3.Connection],
+    subject: ReasonSubject[Any, Any, Any, Event],
+    reason_id: int,
+    *,
+    limit: int = 20,
 ) -> list[Event]:
-    """List the newest events of a reason."""
-    rows = connection.execute(subject.events_sql, {"id": reason_id, "limit": limit})
-    return [subject.event(**dict(row)) for row in rows]
+    """List the newest events of a reason in some files."""
+    values = {"id": reason_id, "limit": limit}
+    listed = [[subject.event(**dict(row)) for row in file.execute(subject.events_sql, values)] for file in files]
+    if len(listed) == 1:
+        return listed[0]
+    merged: list[Any] = [event for events in listed for event in events]
+    return sorted(merged, key=lambda event: (event.time_us, event.id), reverse=True)[:limit]
 
 
-def list_value_changes(connection: sqlite3.Connection, cause_id: int, *, limit: int = 12) -> list[ValueChange]:
-    """List the pairs of expected and actual value among the newest thousand failures, most frequent first."""
-    return [ValueChange(**dict(row)) for row in connection.execute(_VALUES_SQL, {"id": cause_id, "limit": limit})]
+def list_value_changes(files: Iterable[sqlite3.Connection], cause_id: int, *, limit: int = 12) -> list[ValueChange]:
+    """List the pairs of expected and actual value among the newest thousand failures of files, most frequent first."""
+    counts: Counter[tuple[str | None, str | None]] = Counter()
+    for file in files:
+        for expected, actual, count in file.execute(_VALUES_SQL, {"id": cause_id, "limit": _MOST_VALUES}):
+            counts[expected, actual] += count
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], [(value is not None, value) for value in pair[0]]))
+    return [ValueChange(*values, count) for values, count in ordered[:limit]]
+
+
+def benchmarks_sql(subject: AnySubject) -> str:
+    """Write the statement for the newest runs with results that have a reason."""
+    return f"""
+select b.run_id
+from {subject.run_table} as b
+join runs as r on r.id = b.run_id
+$totals
+where b.{subject.key} = :id
+  and $t.result_count > 0
+order by r.started_us desc, b.run_id desc
+limit :limit
+"""  # noqa: S608  own texts only
+
+
+def list_benchmarks(engine: Engine, subject: AnySubject, reason_id: int) -> list[str]:
+    """List the newest runs with results that have a reason, the newest first."""
+    return [str(run_id) for (run_id,) in engine.rows(benchmarks_sql(subject), {"id": reason_id, "limit": _RUNS})]
 
 
 def affected_sql(subject: AnySubject) -> str:
-    """Write the statement for the models that have a reason, in the newest runs with results that have it."""
+    """Write the statement for the models that have a reason in some runs."""
     return f"""
 with newest as materialized (
-  select b.run_id, r.started_us
-  from {subject.run_table} as b
-  join run_totals as t on t.run_id = b.run_id and t.result_count > 0
-  join runs as r on r.id = b.run_id
-  where b.{subject.key} = :id
-  order by r.started_us desc, b.run_id desc
-  limit :runs
+  select r.id as run_id, r.started_us
+  from json_each(:run_ids) as wanted
+  join runs as r on r.id = wanted.value
 ), tasks as materialized (
   select e.run_id, newest.started_us, p.task, count(*) as event_count
   from newest
@@ -107,10 +139,16 @@ order by t.started_us desc, x.run_id desc, speedup is null, speedup, s.model
 """  # noqa: S608  own texts only
 
 
-def list_affected_models(connection: sqlite3.Connection, subject: AnySubject, reason_id: int) -> list[AffectedModel]:
-    """List each model that has a reason once, of the newest run first, there the slowest first."""
+def list_affected_models(
+    groups: Iterable[tuple[sqlite3.Connection, Sequence[str]]], subject: AnySubject, reason_id: int
+) -> list[AffectedModel]:
+    """List each model that has a reason in some files' runs once, of the newest run first, there the slowest first."""
+    listed = []
+    for file, run_ids in groups:
+        rows = file.execute(affected_sql(subject), {"id": reason_id, "run_ids": json.dumps(run_ids)})
+        listed += [AffectedModel(**(dict(row) | {"failed": bool(row["failed"])})) for row in rows]
+    listed.sort(key=lambda model: (model.started_us, model.run_id), reverse=True)  # a run's own stay in their order
     models: dict[tuple[object, ...], AffectedModel] = {}
-    for row in connection.execute(affected_sql(subject), {"id": reason_id, "runs": _RUNS}):
-        model = AffectedModel(**(dict(row) | {"failed": bool(row["failed"])}))
+    for model in listed:
         models.setdefault((model.suite, model.model, model.mode, model.dtype, model.device, model.backend), model)
     return list(models.values())[:_MODELS]

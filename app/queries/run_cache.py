@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from compileboard.app.queries.engine import Engine, SqliteEngine
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.commits import find_span, list_ancestry
 from compileboard.app.queries.run.run import get_run_state
 
@@ -24,16 +24,8 @@ def cached_for_run(
 ) -> Found:
     """Return what `make` gives for a run; it is called again once the run has changed. Nobody may change the result."""
     state = (run_id, make.__module__, make.__qualname__, *get_run_state(connection, run_id))
-    return _cached(SqliteEngine(connection), state, lambda: make(connection, run_id))
-
-
-def cached_for_runs(
-    connection: sqlite3.Connection, run_ids: Sequence[str], make: Callable[..., Found], *arguments: Hashable
-) -> Found:
-    """Return what `make` gives for some runs and other arguments; called again once one of the runs has changed."""
-    states = [part for run_id in run_ids for part in (run_id, *get_run_state(connection, run_id))]
-    key = (make.__module__, make.__qualname__, *states, *arguments)
-    return _cached(SqliteEngine(connection), key, lambda: make(connection, *run_ids, *arguments))
+    path = str(connection.execute("pragma database_list").fetchone()["file"])
+    return _cached(path, state, lambda: make(connection, run_id))
 
 
 def cached_ancestry(engine: Engine, hashes: Iterable[str | None]) -> Mapping[str, tuple[str | None, int]]:
@@ -41,11 +33,11 @@ def cached_ancestry(engine: Engine, hashes: Iterable[str | None]) -> Mapping[str
     span = find_span(engine, hashes)
     if span is None:
         return {}
-    return _cached(engine, ("ancestry", *span), lambda: list_ancestry(engine, span))
+    return _cached(engine.name, ("ancestry", *span), lambda: list_ancestry(engine, span))
 
 
-def _cached(engine: Engine, state: tuple[object, ...], make: Callable[[], Found]) -> Found:
-    key = (engine.name, *state)
+def _cached(database: str, state: tuple[object, ...], make: Callable[[], Found]) -> Found:
+    key = (database, *state)
     with _lock:
         if key in _cache:
             _cache.move_to_end(key)

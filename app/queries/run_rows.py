@@ -94,17 +94,17 @@ class RunRow:
 
 
 RUN_COLUMNS = f"""
-  r.id, r.name, a.title, a.note, coalesce(a.pinned, 0) as pinned, r.suite, r.source, r.state, r.level, r.command,
+  r.id, r.name, $a.title, $a.note, coalesce($a.pinned, 0) as pinned, r.suite, r.source, r.state, r.level, r.command,
   r.started_us, r.ended_us, r.heartbeat_us, r.exit_code, r.signal, r.host, r.gpu_name, r.gpu_count,
   r.torch_version, r.cuda_version, r.python_version, r.git_commit, r.git_branch, r.git_subject, r.git_dirty,
-  {", ".join(f"coalesce(t.{name}, 0) as {name}" for name in RUN_COUNTS)},
-  {recorded_us("t.compile_us", "t.compile_count")} as compile_us,
-  {recorded_us("t.recompile_us", "t.recompile_count")} as recompile_us
+  {", ".join(f"coalesce($t.{name}, 0) as {name}" for name in RUN_COUNTS)},
+  {recorded_us("$t.compile_us", "$t.compile_count")} as compile_us,
+  {recorded_us("$t.recompile_us", "$t.recompile_count")} as recompile_us
 """
 RUN_SOURCE = """
 from runs as r
-left join run_totals as t on t.run_id = r.id
-left join run_annotations as a on a.run_id = r.id
+$totals
+$words
 """
 RUN_SQL = f"select {RUN_COLUMNS} {RUN_SOURCE} where r.id = :id limit 1"
 MOST_RESULTS = 100_000

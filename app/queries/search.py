@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from compileboard.app.queries.fields import name_ids
-from compileboard.app.queries.page import FilterError, decode_cursor, encode_cursor
+from compileboard.app.queries.page import FilterError, Key, decode_cursor, encode_cursor
 from compileboard.collectors.store.search_documents import KINDS
 from compileboard.collectors.store.search_index import kind_tag, list_pending, read_text, run_tag
 
@@ -101,8 +103,19 @@ STATE_SQL = """
 select
   (select count(*) from runs where :run_id is null or id = :run_id) as run_count,
   (select count(*) from search_runs where :run_id is null or run_id = :run_id) as begun_count,
+  (select count(*) from sealed_runs where :run_id is null) as sealed_count,
   (select state from runs where id = :run_id) as state
 """
+
+# Behind the newest runs come those that are sealed: they are found before the others are read.
+SEALED_SQL = """
+select s.run_id
+from runs as r
+cross join sealed_runs as s on s.run_id = r.id
+order by r.started_us desc, r.id desc
+limit :limit
+"""
+File = tuple[str, sqlite3.Connection]  # a sealed run, and where its texts are
 
 
 @dataclass(frozen=True)
@@ -135,12 +148,16 @@ class SearchGroup:
 
 @dataclass(frozen=True)
 class IndexState:
-    """How far the index is: of how many runs it lacks something, and whether it has anything at all."""
+    """How far the index is: of how many runs it lacks something, and whether it has anything at all.
+
+    `unsearched_count`: older sealed runs, besides, whose files were not looked in.
+    """
 
     run_count: int
     pending_count: int
     begun_count: int
     is_running: bool
+    unsearched_count: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -158,12 +175,19 @@ def check_kind(kind: str | None) -> str | None:
     return kind or None
 
 
-def get_index_state(reader: sqlite3.Connection, run_id: str | None = None) -> IndexState:
-    """Return how far the index is, of all runs or of one."""
+def list_newest_sealed(reader: sqlite3.Connection, limit: int) -> list[str]:
+    """List the newest sealed runs."""
+    return [row["run_id"] for row in reader.execute(SEALED_SQL, {"limit": limit})]
+
+
+def get_index_state(reader: sqlite3.Connection, run_id: str | None = None, file_count: int = 0) -> IndexState:
+    """Return how far the index is, of one run, or of all but the sealed ones beyond the number of files given."""
     row = reader.execute(STATE_SQL, {"run_id": run_id}).fetchone()
     pending = list_pending(reader)
     count = len(pending) if run_id is None else pending.count(run_id)
-    return IndexState(row["run_count"], count, row["begun_count"], row["state"] == "running")
+    unsearched_count = max(row["sealed_count"] - file_count, 0)
+    run_count, begun_count = row["run_count"] - unsearched_count, row["begun_count"] + file_count
+    return IndexState(run_count, count, begun_count, row["state"] == "running", unsearched_count)
 
 
 def search(
@@ -174,31 +198,56 @@ def search(
     kind: str | None = None,
     cursor: str | None = None,
     limit: int = SAMPLE,
+    files: Sequence[File] = (),
 ) -> list[SearchGroup]:
     """Find texts, grouped by kind: a sample of each, or one page of a kind and the counts of the others.
 
-    The text that was indexed last comes first; nothing is ranked, so that a common word costs no more than a rare one.
+    The text that was indexed last comes first, then those of `files`, in their order; nothing is ranked, so that a
+    common word costs no more than a rare one.
     Raises: FilterError if the cursor is not of this list.
     """
-    key = decode_cursor(cursor, int)
+    after = decode_cursor(cursor, int, str)
     match = terms.match
     if match is None:
         return []
     groups = []
     for candidate in KINDS:
         tags = kind_tag(candidate) if run_id is None else f"({run_tag(run_id)} AND {kind_tag(candidate)})"
-        row_ids = _find(reader, f"tags : {tags} AND body : {match}")
-        if not row_ids:
-            continue
-        page, following = row_ids, None
-        if candidate == kind:
-            if key or limit >= len(row_ids):
-                page = _find(reader, f"tags : {tags} AND body : {match}", before=key[0] if key else None, most=limit)
-            following = encode_cursor(page[limit - 1]) if len(page) > limit else None
+        words = f"tags : {tags} AND body : {match}"
         most = limit if candidate == kind else SAMPLE if kind is None else 0
-        hits = tuple(hit for row_id in page[:most] if (hit := _get_hit(reader, row_id)))
-        groups.append(SearchGroup(candidate, min(len(row_ids), COUNTED), len(row_ids) > COUNTED, hits, following))
+        count, page = _find_in_all(words, [("", reader), *files], after if candidate == kind else None, most + 1)
+        if not count:
+            continue
+        following = encode_cursor(page[most - 1].row_id, page[most - 1].run_id) if len(page) > most else None
+        hits = tuple(hit for text in page[:most] if (hit := _get_hit(text.reader, text.row_id)))
+        following = following if candidate == kind else None
+        groups.append(SearchGroup(candidate, min(count, COUNTED), count > COUNTED, hits, following))
     return groups
+
+
+class _Text(NamedTuple):
+    """A text that was found: of a sealed run, or without one in the board."""
+
+    run_id: str
+    reader: sqlite3.Connection
+    row_id: int
+
+
+def _find_in_all(
+    words: str, files: Sequence[File], after: tuple[Key, ...] | None, most: int
+) -> tuple[int, list[_Text]]:
+    """Return how many texts there are, of each file COUNTED at most, and the first of them behind a cursor's."""
+    page: list[_Text] = []
+    count, is_behind = 0, after is None
+    for run_id, reader in files:
+        row_ids = _find(reader, words, most=max(COUNTED, most))
+        count += min(len(row_ids), COUNTED + 1)
+        if after is not None and run_id == after[1]:
+            is_behind = True
+            row_ids = _find(reader, words, before=after[0], most=most)
+        if is_behind:
+            page += [_Text(run_id, reader, row_id) for row_id in row_ids[: most - len(page)]]
+    return count, page
 
 
 def _find(reader: sqlite3.Connection, match: str, *, before: object = None, most: int = COUNTED) -> list[int]:

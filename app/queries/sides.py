@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -26,9 +26,9 @@ _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 CANDIDATES_SQL = f"""
 select
   r.id, r.suite, r.name, r.started_us, {SHOWN_STATE} as state, r.git_commit, r.torch_version,
-  coalesce(t.result_count, 0) as result_count
+  coalesce($t.result_count, 0) as result_count
 from runs as r
-left join run_totals as t on t.run_id = r.id
+$totals
 where r.source <> 'trial'
   and (:commit is null or substr(r.git_commit, 1, length(:commit)) = :commit)
   and (:branch is null or r.git_branch = :branch)
@@ -41,7 +41,7 @@ limit 20000
 """  # noqa: S608  own texts only
 # Runs of the same suite around one, the nearest first; then the first of them that measured any of the same series.
 _NEAR = """
-select r.id
+select r.id, r.pub, r.started_us
 from runs as r
 join runs as o on o.id = :run_id and r.suite $is o.suite and (o.suite is not null or r.name = o.name)
 where {state} <> 'running'
@@ -51,24 +51,32 @@ order by r.started_us {direction}, r.id {direction}
 limit 100
 """
 _ALIKE = """
-with near as ({near})
+with near as materialized ({near})
 select n.id
 from near as n
 where exists (
   select 1
-  from results as x
-  join results as y on y.series_id = x.series_id and y.experiment = x.experiment
+  from $rows(results, :run_ids) as x
+  join $rows(results, near) as y on y.series_id = x.series_id and y.experiment = x.experiment
   where x.run_id = :run_id
     and y.run_id = n.id
 )
+order by n.started_us {direction}, n.id {direction}
 limit 1
 """
-BEFORE_SQL = _NEAR.format(state=SHOWN_STATE, sign="<", direction="desc")
-AFTER_SQL = _NEAR.format(state=SHOWN_STATE, sign=">", direction="asc")
+
+
+def near_sql(is_before: bool, is_alike: bool) -> str:
+    """Write the statement for the runs before or after one, or for the nearest that measured the same."""
+    direction = "desc" if is_before else "asc"
+    near = _NEAR.format(state=SHOWN_STATE, sign="<" if is_before else ">", direction=direction)
+    return _ALIKE.format(near=near, direction=direction) if is_alike else near
+
+
 CHOICES_SQL = """
-select r.id, coalesce(a.title, r.name) as name, r.suite, r.started_us, r.git_commit, r.git_branch, r.torch_version
+select r.id, coalesce($a.title, r.name) as name, r.suite, r.started_us, r.git_commit, r.git_branch, r.torch_version
 from runs as r
-left join run_annotations as a on a.run_id = r.id
+$words
 order by r.started_us desc, r.id desc
 limit :limit
 """
@@ -177,13 +185,13 @@ def find_default(
     given = new or base
     if not given:
         newest = get_newest_run_id(engine, clock, benched=True) or get_newest_run_id(engine, clock)
-        other = newest and _neighbour(engine, clock, newest, BEFORE_SQL)
+        other = newest and _neighbour(engine, clock, newest, is_before=True)
         return (other, newest) if newest and other else None
     named = find_side(connection, engine, clock, given, "new" if new else "base")
     if not named.runs:
         return None
     run_id = named.runs[0].run.id
-    other = _neighbour(engine, clock, run_id, BEFORE_SQL if new else AFTER_SQL)
+    other = _neighbour(engine, clock, run_id, is_before=bool(new))
     if other is None:
         return None
     return (other, given) if new else (given, other)
@@ -276,11 +284,10 @@ def _choose(engine: Engine, clock: RecorderClock, kind: str, value: str) -> Sequ
     return chosen[:MOST_RUNS]
 
 
-def _neighbour(engine: Engine, clock: RecorderClock, run_id: str, near: str) -> str | None:
-    values = {"run_id": run_id, "alive_since_us": clock.alive_since_us}
-    return _first(engine, _ALIKE.format(near=near), values) or _first(engine, near, values)
-
-
-def _first(engine: Engine, sql: str, values: Mapping[str, object]) -> str | None:
-    row = get_row(engine, sql, values)
-    return str(row["id"]) if row else None
+def _neighbour(engine: Engine, clock: RecorderClock, run_id: str, is_before: bool) -> str | None:
+    values = {"run_id": run_id, "run_ids": [run_id], "alive_since_us": clock.alive_since_us}
+    for is_alike in (True, False):
+        row = get_row(engine, near_sql(is_before, is_alike), values)
+        if row:
+            return str(row["id"])
+    return None

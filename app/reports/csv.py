@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from compileboard.app.queries.fleet.repros import ReproRow
+from compileboard.app.queries.repros import ReproRow
 from compileboard.app.queries.run.artifacts import ArtifactRow
 from compileboard.app.queries.run.compiles import PHASES, Compilation
 from compileboard.app.queries.run.graph_breaks import GraphBreakRow

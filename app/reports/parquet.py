@@ -13,8 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from compileboard.app.format import format_iso_time
-from compileboard.app.queries.fleet.repros import ReproRow
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.repros import ReproRow
 from compileboard.app.queries.run.artifacts import ArtifactRow
 from compileboard.app.queries.run.compiles import Compilation
 from compileboard.app.queries.run.graph_breaks import GraphBreakRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from compileboard.app.queries.fields import Count
 from compileboard.app.queries.run.models import get_result_parts
 from compileboard.collectors.store.rollups.results import EXPORTS, ExperimentResult
 
+OpenRun = Callable[[str], sqlite3.Connection]  # the detail of a run
 EXPORTED = (*EXPORTS, "caching_precompile")
 MOST_RESULTS = 40
 _BUILT_BY_NAME = ("builtin", "torchvision", "timm", "transformers")  # suites of bench
@@ -147,7 +148,7 @@ class DistributedResult:
     ranks: Annotated[Sequence[RankResult], "Each rank."]
 
 
-def build_exports(reader: sqlite3.Connection, series: Iterable[ModelSeries], suite: str) -> list[ExportedResult]:
+def build_exports(open_run: OpenRun, series: Iterable[ModelSeries], suite: str) -> list[ExportedResult]:
     """Build the newest result of each way to export a model, in the order of the experiments."""
     chosen = [
         (result, one_series)
@@ -157,17 +158,17 @@ def build_exports(reader: sqlite3.Connection, series: Iterable[ModelSeries], sui
         if (result := _find_newest(one_series, name)) is not None
     ]
     chosen.sort(key=lambda pair: (EXPORTED.index(pair[0].experiment), -pair[0].time_us))
-    return [_make_export(reader, result, one_series.label) for result, one_series in chosen[:MOST_RESULTS]]
+    return [_make_export(open_run, result, one_series.label) for result, one_series in chosen[:MOST_RESULTS]]
 
 
-def build_distributed(reader: sqlite3.Connection, series: Iterable[ModelSeries], suite: str) -> list[DistributedResult]:
+def build_distributed(open_run: OpenRun, series: Iterable[ModelSeries], suite: str) -> list[DistributedResult]:
     """Build the newest result of each way and number of ranks, by way and ranks."""
     several = [
         one_series
         for one_series in series
         if one_series.fields["suite"] == suite and one_series.fields["world_size"] > 1
     ]
-    results = [_make_distributed(reader, one_series) for one_series in several[:MOST_RESULTS]]
+    results = [_make_distributed(open_run, one_series) for one_series in several[:MOST_RESULTS]]
     return sorted(_name_lines(results), key=lambda result: (result.way, result.line, result.world_size))
 
 
@@ -184,8 +185,8 @@ def _find_newest(series: ModelSeries, experiment: str) -> ExperimentResult | Non
     return next((part for part in parts if part.experiment == experiment), None)
 
 
-def _make_export(reader: sqlite3.Connection, result: ExperimentResult, configuration: str) -> ExportedResult:
-    facts = _read_facts(reader, result)
+def _make_export(open_run: OpenRun, result: ExperimentResult, configuration: str) -> ExportedResult:
+    facts = _read_facts(open_run, result)
     export = _mapping(facts.get("export"))
     state = describe_result(result) if result.status != "skipped" else describe_status(result)
     numbers = ("speedup", "export_latency_s", "compilation_latency_s", "load_latency_s", "second_process_latency_s")
@@ -231,15 +232,15 @@ def _make_check(check: Mapping[str, Any]) -> BatchCheck:
     )
 
 
-def _make_distributed(reader: sqlite3.Connection, series: ModelSeries) -> DistributedResult:
+def _make_distributed(open_run: OpenRun, series: ModelSeries) -> DistributedResult:
     """Make it of the newest timing and the newest accuracy check; what both say is the timing's."""
     timed, judged = _find_newest(series, "performance"), _find_newest(series, "accuracy")
     result = timed or judged or series.points[-1].parts[0]
     checked = judged if judged is not None and judged is not result else None
-    facts = _read_facts(reader, result)
+    facts = _read_facts(open_run, result)
     how, answer = _mapping(facts.get("distributed")), None
     if checked is not None:
-        how = {**_mapping(_read_facts(reader, checked).get("distributed")), **how}
+        how = {**_mapping(_read_facts(open_run, checked).get("distributed")), **how}
         answer = describe_result(checked)
     state = describe_result(result)
     ranks = [
@@ -281,8 +282,8 @@ def _make_rank(rank: int, row: Mapping[str, Any]) -> RankResult:
     return RankResult(rank, latency_ms, eager_latency_ms, peak_gb, **counts)
 
 
-def _read_facts(reader: sqlite3.Connection, result: ExperimentResult) -> Mapping[str, Any]:
-    parts = get_result_parts(reader, result.id)
+def _read_facts(open_run: OpenRun, result: ExperimentResult) -> Mapping[str, Any]:
+    parts = get_result_parts(open_run(result.run_id), result.id)
     return {} if parts is None else parts.facts
 
 

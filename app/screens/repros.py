@@ -21,10 +21,10 @@ from compileboard.app.analysis.repros import (
     title_repro,
     view_program,
 )
-from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.fleet import repros
-from compileboard.app.queries.fleet.repros import DistinctFailure, FailureFilter, ReproChoices, ReproRow
+from compileboard.app.engines.store import Store
+from compileboard.app.queries import repros
 from compileboard.app.queries.page import Page
+from compileboard.app.queries.repros import DistinctFailure, FailureFilter, ReproChoices, ReproRow
 from compileboard.app.queries.run.run import get_run
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.collectors.repro.locate.findings import NOT_REPRODUCED, Analysis, Bisection
@@ -51,14 +51,14 @@ class FailureListScreen:
 
 
 def build_failure_list(
-    engine: Engine, selected: FailureFilter, sort: str | None, cursor: str | None, limit: int
+    board: sqlite3.Connection, selected: FailureFilter, sort: str | None, cursor: str | None, limit: int
 ) -> FailureListScreen:
     """Build one page of the list of failures.
 
     Raises: FilterError if the order or the cursor cannot be used.
     """
-    page = repros.list_failures(engine, selected, sort=sort, cursor=cursor, limit=limit)
-    return FailureListScreen(page, repros.list_choices(engine), sort or repros.DEFAULT_ORDER)
+    page = repros.list_failures(board, selected, sort=sort, cursor=cursor, limit=limit)
+    return FailureListScreen(page, repros.list_choices(board), sort or repros.DEFAULT_ORDER)
 
 
 COMPARED = {"error": "Error", "eager_error": "Eager's error", "limit": "Limit", "verdict": "Verdict"}
@@ -177,20 +177,20 @@ def find_minimal(results: Sequence[ReproResult]) -> ReproResult | None:
     return min(minimal, key=lambda result: result.node_count or 0, default=None)
 
 
-def build_repro(
-    reader: sqlite3.Connection, engine: Engine, repro_id: str, cursor: str | None = None
-) -> ReproScreen | None:
+def build_repro(store: Store, repro_id: str, cursor: str | None = None) -> ReproScreen | None:
     """Read one repro; None where there is none.
 
     Raises: FilterError if the cursor cannot be used.
     """
+    reader = store.board
     try:
         repro = load_repro(reader, repro_id)
     except NoSuchRepro:
         return None
     detail = get_run(reader, repro.run_id)
-    own = repros.get_repro(engine, repro.id)
-    failure = repros.get_failure(engine, own.fingerprint) if own else None
+    of_run = store.open_run(repro.run_id)
+    own = repros.get_repro(of_run, repro.id)
+    failure = repros.get_failure(reader, own.fingerprint) if own else None
     if detail is None or own is None or failure is None:
         return None
     return ReproScreen(
@@ -199,6 +199,6 @@ def build_repro(
         run=detail.run,
         results=list_results(reader, repro.id),
         failure=failure,
-        same=repros.list_repros(engine, fingerprint=own.fingerprint, cursor=cursor, limit=SAME),
-        failure_id=repros.find_failure(engine, repro.id),
+        same=repros.list_repros(reader, fingerprint=own.fingerprint, cursor=cursor, limit=SAME),
+        failure_id=repros.find_failure(of_run, repro.id),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,8 @@ from werkzeug.routing import MapAdapter
 
 from compileboard.app import create_app
 from compileboard.app.analysis.models.series import label_fields
+from compileboard.app.engines.address import parse_address
+from compileboard.app.engines.store import Store
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.trends import address_set, list_sets
 from compileboard.app.reports.redaction import clean_row
@@ -42,20 +43,21 @@ class SiteCopy:
     written_us: int
 
 
-def make_copying_app(reader: sqlite3.Connection, settings: Settings, written_us: int, *, source: bool = True) -> Flask:
-    """Make the dashboard over one open transaction; its pages know that they are a copy, with or without source."""
-    name = os.path.basename(settings.db)
+def make_copying_app(store: Store, settings: Settings, written_us: int, *, source: bool = True) -> Flask:
+    """Make the dashboard over one open store; its pages know that they are a copy, with or without source."""
+    address = parse_address(settings.db)
+    name = os.path.basename(address.folder or address.board)
     # The folder that a database lies in is the exporting machine's alone.
     own = {"host": "127.0.0.1", "allow_host": "", "trusted_proxies": 0, "identity_header": "", "reading": "open"}
     app = create_app(replace(settings, db=name, uploads="no", **own))  # type: ignore[arg-type]
     app.jinja_env.globals["site_copy"] = SiteCopy(name, written_us)
 
     def lend() -> None:
-        g.reader = reader
+        g.store = store
 
     app.before_request(lend)
     # Called before app.db's own, which would close it.
-    app.teardown_appcontext(lambda _error: g.pop("reader", None))
+    app.teardown_appcontext(lambda _error: g.pop("store", None))
     if not source:
         before_render_template.connect(_redact, app)
     return app

@@ -10,7 +10,6 @@ import html
 import json
 import posixpath
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +18,8 @@ from pathlib import Path
 from flask import render_template
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.engine import Engine, SqliteEngine
+from compileboard.app.engines.store import Store
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.resources import __version__, resource_folder
@@ -126,16 +126,15 @@ class ExportReport:
 
 
 def export_site(
-    reader: sqlite3.Connection, settings: Settings, options: ExportOptions, print_line: Callable[[str], None] | None
+    store: Store, settings: Settings, options: ExportOptions, print_line: Callable[[str], None] | None
 ) -> ExportReport:
     """Write the whole copy, all of it of one moment of the database.
 
     Raises: FolderError if the folder cannot take it. OSError if a file cannot be written.
     """
     folder = Path(options.folder)
-    reader.execute("begin")
-    app = make_copying_app(reader, settings, options.now_us, source=options.source)
-    engine = SqliteEngine(reader)
+    app = make_copying_app(store, settings, options.now_us, source=options.source)
+    engine = store.engine
     filters = RunsFilters(RunFilter(), DEFAULT_ORDER, None, options.runs, is_counted=True)
     screen = build_runs(engine, filters, RecorderClock(options.now_us, settings.stale_after_s))
     runs = [listed.run for listed in screen.runs]

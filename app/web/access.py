@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 from flask import Flask, Response, abort, current_app, g, has_request_context, redirect, request
 from werkzeug.wrappers import Response as BaseResponse
 
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_board_path, get_reader, get_settings
 from compileboard.app.queries.dashboard.tokens import StoredToken, get_session, get_token
 from compileboard.app.settings import SettingError, Settings
 from compileboard.collectors.store.connection import open_writer
@@ -341,7 +341,7 @@ def note_identity(response: Response) -> Response:
     if len(noted) >= MOST_NOTED:
         noted.clear()
     noted[key] = now_us
-    path = get_settings().db
+    path = get_board_path()
     with suppress(StoreError, sqlite3.Error), closing(open_writer(path, busy_timeout_ms=50, create=False)) as writer:
         note_use(writer, identity.token_id, request.remote_addr, g.get("session_hash"), now_us)
     return response

@@ -9,7 +9,8 @@ from typing import Any
 from flask import Flask, Response, jsonify, make_response, render_template, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from compileboard.app.db import get_settings
+from compileboard.app.db import get_board_path
+from compileboard.app.engines.client import EngineAway
 from compileboard.app.imports.options import UploadRejected
 from compileboard.app.push.refusals import PushRefused
 from compileboard.app.queries.page import FilterError
@@ -86,14 +87,14 @@ def handle_store(error: StoreError) -> Response:
     """Answer a database that cannot be used; the store's own message says what to do."""
     is_broken = isinstance(error, (NotAStore, StoreNotReadable)) and not isinstance(error, StoreReadOnly)
     response = render_error(500 if is_broken else 507 if isinstance(error, StoreFull) else 503, str(error))
-    if isinstance(error, (StoreBusy, StoreFull)):
+    if isinstance(error, (StoreBusy, StoreFull, EngineAway)):
         response.headers["Retry-After"] = str(RETRY_S)
     return response
 
 
 def handle_sqlite(error: sqlite3.Error) -> Response:
     """Answer what SQLite says after the database was opened; what no person can act on is our own mistake."""
-    explained = explain(error, get_settings().db)
+    explained = explain(error, get_board_path())
     if isinstance(explained, StoreRefused):
         raise error
     return handle_store(explained)
@@ -103,7 +104,7 @@ def handle_undecodable(error: UnicodeDecodeError) -> Response:
     """Answer a schema that is so damaged that sqlite3 cannot even say so."""
     if not error.object.startswith(b"malformed database schema"):
         raise error
-    return handle_store(explain(error, get_settings().db))
+    return handle_store(explain(error, get_board_path()))
 
 
 def handle_filter(error: FilterError) -> Response:

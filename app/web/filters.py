@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from flask import Flask, request, url_for
+from flask import Flask, current_app, has_request_context, request, url_for
 from jinja2 import StrictUndefined
 
 from compileboard.app.analysis.models.backends import describe_backend
-from compileboard.app.db import get_settings
+from compileboard.app.db import get_board_path, get_reader, get_settings
+from compileboard.app.queries.dashboard.streams import is_pushed
 from compileboard.app.resources import __version__
 from compileboard.app.screens.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
+from compileboard.app.web.access import is_local
 
 # What narrows a list, by its parameter; an order, a cursor or columns do not.
 FILTER_LABELS = {
@@ -114,6 +117,18 @@ def run_url(run_id: str) -> str:
     return f"{url_for('runs.index')}/{quote(run_id, safe='')}"
 
 
+def board_option(run_id: str | None = None) -> str:
+    """Return the option that names this board in a command: its file on the machine that it is on, else its address.
+
+    The machine that pushed a run has no file of it.
+    """
+    settings = get_settings()
+    has_address = has_request_context() and current_app.jinja_env.globals["site_copy"] is None
+    if has_address and (not is_local(settings) or (run_id is not None and is_pushed(get_reader(), run_id))):
+        return f"--server {shlex.quote(request.url_root.rstrip('/'))}"
+    return f"--db {shlex.quote(get_board_path())}"
+
+
 def is_local_path(text: str) -> bool:
     """Return whether a text that came with a request is a path of this site."""
     return text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable()
@@ -131,6 +146,7 @@ def init_app(app: Flask) -> None:
         url_without_filters=url_without_filters,
         list_chips=list_chips,
         run_url=run_url,
+        board_option=board_option,
         version=__version__,
         settings=get_settings,
     )

@@ -10,9 +10,12 @@ from contextlib import closing
 
 from flask import Blueprint, Response, jsonify
 
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_board_path, get_engine, get_reader, get_settings
+from compileboard.app.engines.address import parse_address
+from compileboard.app.engines.client import EngineAway
 from compileboard.app.format import format_bytes, format_duration
 from compileboard.app.queries.dashboard.health import get_health
+from compileboard.app.queries.fleet.series import get_newest_pub
 from compileboard.app.resources import __version__
 from compileboard.app.web.access import open_to_all
 from compileboard.collectors.store.connection import open_writer
@@ -38,6 +41,7 @@ _REASONS: tuple[tuple[type[StoreError], str], ...] = (
     (StoreTooNew, "newer than this server: upgrade it"),
     (StoreBusy, "locked by another program"),
     (StoreFull, "the disk is full"),
+    (EngineAway, "does not answer as it should: see the log of the server"),
 )
 
 blueprint = Blueprint("health", __name__)
@@ -54,14 +58,17 @@ def index() -> Response:
 @blueprint.get("/readyz")
 @open_to_all
 def ready() -> Response:
-    """Answer 200 where the database can be read and written, its disk has room, and incidents are updated; else 503."""
+    """Answer 200 where all of the server works: its database, its disk, its follower, its ClickHouse; else 503."""
     settings = get_settings()
+    path = get_board_path()
     checks = {"read": _check_read()}
     if settings.read_only == "no":
-        checks["write"] = _check_write(settings.db)
-        checks["disk"] = _check_disk(settings.db)
+        checks["write"] = _check_write(path)
+        checks["disk"] = _check_disk(path)
         if settings.follow == "yes":
-            checks["follower"] = _check_follower(settings.db)
+            checks["follower"] = _check_follower(path)
+    if parse_address(settings.db).clickhouse is not None:
+        checks["clickhouse"] = _check_engine()
     is_ready = all(state == OK for state in checks.values())
     response = jsonify({"ready": is_ready, "checks": checks})
     response.status_code = 200 if is_ready else 503
@@ -71,6 +78,14 @@ def ready() -> Response:
 def _check_read() -> str:
     try:
         get_health(get_reader())
+    except (StoreError, sqlite3.Error, UnicodeDecodeError) as error:
+        return _describe(error)
+    return OK
+
+
+def _check_engine() -> str:
+    try:
+        get_newest_pub(get_engine())
     except (StoreError, sqlite3.Error, UnicodeDecodeError) as error:
         return _describe(error)
     return OK

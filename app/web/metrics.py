@@ -16,10 +16,13 @@ from typing import NamedTuple
 
 from flask import Blueprint, Response, current_app
 
-from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.db import get_board_path, get_clock, get_engine, get_reader, get_settings
+from compileboard.app.engines.address import parse_address
+from compileboard.app.engines.client import EngineAway
 from compileboard.app.imports.queue import ENDED, ImportQueue
 from compileboard.app.queries.dashboard.health import get_figures
 from compileboard.app.queries.dashboard.incidents import count_incidents, get_publications
+from compileboard.app.queries.dashboard.publications import PublicationState, get_publication_state
 from compileboard.app.queries.fleet.models import ModelFilter, list_models
 from compileboard.app.queries.fleet.newest_runs import NewestRun, list_newest_runs
 from compileboard.app.resources import __version__
@@ -57,7 +60,16 @@ class MetricFamily(NamedTuple):
 @blueprint.get("/metrics")
 def index() -> Response:
     """Answer with the metrics, in Prometheus' text format."""
-    families = [*list_request_metrics(current_app.config["REQUEST_COUNTS"]), *list_store_metrics(), *_list_newest()]
+    families = [*list_request_metrics(current_app.config["REQUEST_COUNTS"]), *list_store_metrics()]
+    has_engine = parse_address(get_settings().db).clickhouse is not None
+    publication = get_publication_state(get_reader()) if has_engine else None
+    try:
+        families += _list_newest(publication)
+        is_engine_up = 1
+    except EngineAway:
+        is_engine_up = 0
+    if publication is not None:
+        families += _list_publication(publication, is_engine_up)
     return Response(format_metrics(families), content_type=CONTENT_TYPE)
 
 
@@ -98,18 +110,18 @@ def list_request_metrics(counts: RequestCounts) -> list[MetricFamily]:
 
 def list_store_metrics() -> list[MetricFamily]:
     """List what is of the database and of the processes beside it."""
-    settings, clock = get_settings(), get_clock()
+    path, clock = get_board_path(), get_clock()
     figures = get_figures(get_reader(), clock.alive_since_us)
-    states = [upload.state for upload in ImportQueue(settings.db).list_newest(1000) if upload.state not in ENDED]
-    trash = sum(map(_size_of, trash_path(settings.db, "").parent.glob("*.db")))
-    renewed_s = read_renewed(settings.db, FOLLOW)
+    states = [upload.state for upload in ImportQueue(path).list_newest(1000) if upload.state not in ENDED]
+    trash = sum(map(_size_of, trash_path(path, "").parent.glob("*.db")))
+    renewed_s = read_renewed(path, FOLLOW)
     info = Sample(1, {"version": __version__})
     imports = [Sample(states.count(state), {"state": state}) for state in ("receiving", "waiting", "running")]
     streams = [
         Sample(figures.open_stream_count, {"state": "open"}),
         Sample(figures.ended_stream_count, {"state": "ended"}),
     ]
-    database = os.path.realpath(settings.db)
+    database = os.path.realpath(path)
     return [
         MetricFamily("info", "gauge", "Version of CompileBoard.", [info]),
         _gauge("database_used_bytes", "Bytes of the database that hold something.", figures.used_bytes),
@@ -123,7 +135,7 @@ def list_store_metrics() -> list[MetricFamily]:
         _gauge("runs_running", "Runs whose recorder is alive.", figures.running_count),
         _gauge("runs_pruned", "Runs whose detail was pruned.", figures.pruned_count),
         _gauge("incidents_open", "Open incidents that are not ignored.", count_incidents(get_reader()).open_count),
-        _gauge("follower_up", "1 where a process updates incidents.", int(is_taken(settings.db, FOLLOW))),
+        _gauge("follower_up", "1 where a process updates incidents.", int(is_taken(path, FOLLOW))),
         _gauge("follower_last_pass_timestamp_seconds", "When incidents were last looked at.", renewed_s or 0),
         _gauge("follower_pending_commits", "Commits to runs that incidents do not know yet.", figures.pending_count),
         MetricFamily("imports", "gauge", "Uploads that are not imported yet.", imports),
@@ -169,9 +181,20 @@ def _scale(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _list_newest() -> list[MetricFamily]:
+def _list_publication(state: PublicationState, is_engine_up: int) -> list[MetricFamily]:
+    """List how far the tables in ClickHouse are."""
+    passed_s = (state.passed_us or 0) / 1e6
+    return [
+        _gauge("clickhouse_up", "1 where ClickHouse answers.", is_engine_up),
+        _gauge("runs_unpublished", "Runs whose newest state ClickHouse has not.", state.waiting_count),
+        _gauge("publication_failed", "1 where the newest pass left something out.", int(state.error is not None)),
+        _gauge("publication_last_pass_timestamp_seconds", "When last nothing waited for ClickHouse.", passed_s),
+    ]
+
+
+def _list_newest(publication: PublicationState | None) -> list[MetricFamily]:
     """List the newest values; they are worked out again when a run has changed."""
-    pub = get_publications(get_reader())
+    pub = get_publications(get_reader()) if publication is None else publication.version
     key = (get_settings().db, pub)
     cached: tuple[object, list[MetricFamily]] | None = current_app.config.get("NEWEST_METRICS")
     if cached is None or cached[0] != key:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from flask import Flask, current_app, g, request, url_for
 
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_reader, get_settings
+from compileboard.app.engines.address import parse_address
 from compileboard.app.queries.dashboard.incidents import count_incidents
+from compileboard.app.queries.dashboard.publications import get_publication_error
 from compileboard.app.web.access import may
 from compileboard.collectors.store.errors import StoreError
 
@@ -108,12 +110,25 @@ def choose_search_box() -> SearchBox | None:
 
 def count_open_incidents() -> int | None:
     """Return how many incidents are open; None on a page that reads no database, or where it cannot be read."""
-    if "reader" not in g or not may("read"):
+    if "store" not in g or not may("read"):
         return None
     try:
         return count_incidents(get_reader()).open_count
     except (sqlite3.Error, StoreError):
         return None
+
+
+def describe_publication() -> str | None:
+    """Describe why pages across runs may be behind; None where they are not, or nothing may be read."""
+    if "store" not in g or not may("read") or _is_static_site():
+        return None
+    if parse_address(get_settings().db).clickhouse is None:
+        return None
+    try:
+        error = get_publication_error(get_reader())
+    except (sqlite3.Error, StoreError):
+        return None
+    return error and f"Pages across runs are behind: {error}"
 
 
 def _is_static_site() -> bool:
@@ -122,4 +137,6 @@ def _is_static_site() -> bool:
 
 def init_app(app: Flask) -> None:
     """Register the bar's entries and search box for templates."""
-    app.jinja_env.globals.update(navigation=list_entries, search_box=choose_search_box)
+    app.jinja_env.globals.update(
+        navigation=list_entries, search_box=choose_search_box, describe_publication=describe_publication
+    )

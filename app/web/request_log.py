@@ -6,26 +6,22 @@ no header: searches and tokens stay out of logs.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import re
 import secrets
-import sys
 import time
-from contextlib import suppress
 from typing import Any
 
 from flask import Flask, Response, current_app, g, request
 
 from compileboard.app.db import get_settings
+from compileboard.app.log_lines import write_line
 from compileboard.app.settings import Settings
 from compileboard.app.web.access import get_identity
 from compileboard.app.web.request_counts import NO_ROUTE, RequestCounts
 
 ID_HEADER = "X-Request-Id"
 _OF_PROXY = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_SECRET = re.compile(r"cb_[0-9A-Za-z_]+")
 MOST_PATH = 300
 
 
@@ -67,24 +63,6 @@ def finish(response: Response) -> Response:
 def describe_route() -> tuple[str, str]:
     """Return the method and the pattern of a request's address; empty where there is no such address."""
     return (request.method, request.url_rule.rule) if request.url_rule is not None else NO_ROUTE
-
-
-def write_line(log_format: str, values: dict[str, Any]) -> None:
-    """Write one line in one piece: those of several workers do not mix."""
-    now_s = time.time()
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s)) + f".{int(now_s * 1000) % 1000:03d}Z"
-    if log_format == "json":
-        line = json.dumps({"time": stamp, **values})
-    else:
-        line = " ".join([stamp, *(f"{name}={_quote(value)}" for name, value in values.items() if value is not None)])
-    line = _SECRET.sub("cb_…", line)  # of a path, an id, a message
-    with suppress(OSError, ValueError):  # nobody reads it any more
-        os.write(sys.stderr.fileno(), f"{line}\n".encode("utf-8", "replace"))
-
-
-def _quote(value: Any) -> str:
-    text = str(value)
-    return text if re.fullmatch(r"[!#-<>-~]+", text) else json.dumps(text)
 
 
 class LineHandler(logging.Handler):

@@ -34,17 +34,17 @@ from tests.unit.push.push_server import push_server
 BATCH_EVENTS, TEXT_EVERY = 500, 20
 
 
-def make_batches(event_count: int) -> Iterator[list[Event]]:
+def make_batches(event_count: int, seed: str = "0", process_id: str = "P") -> Iterator[list[Event]]:
     """Yield events as a busy program has them."""
-    dice = random.Random(0)
+    dice = random.Random(seed)
     for first in range(0, event_count, BATCH_EVENTS):
         batch: list[Event] = []
         for number in range(first, min(first + BATCH_EVENTS, event_count)):
             if number % TEXT_EVERY:
-                batch.append(CompileStarted("P", number, number, f"0/{number}", function="forward", file="a.py"))
+                batch.append(CompileStarted(process_id, number, number, f"0/{number}", function="forward", file="a.py"))
             else:
                 text = dice.randbytes(4 << 10).hex()
-                batch.append(ArtifactSeen("P", number, number, name="graph", state="kept", text=text))
+                batch.append(ArtifactSeen(process_id, number, number, name="graph", state="kept", text=text))
         yield batch
 
 

@@ -158,6 +158,7 @@ class Bench:
     pinned: Pinned
     repeats: int
     repeats_large: int
+    jobs: int
 
     def times(self, log: Log) -> int:
         """Return how often to measure on this log."""
@@ -175,7 +176,8 @@ class Bench:
         Raises: SystemExit if the import fails or a compilation record is missing.
         """
         database = self.folder / "import.db"
-        done = self.pinned.measure([*self.importer, "--db", str(database), *options, str(log.path)], database)
+        jobs = ["--jobs", str(self.jobs)] if self.jobs > 1 else []
+        done = self.pinned.measure([*self.importer, "--db", str(database), *jobs, *options, str(log.path)], database)
         connection = sqlite3.connect(database)
         (stored_count,) = connection.execute("select count(*) from compilations").fetchone()
         connection.close()
@@ -297,6 +299,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5, help="of logs up to 300 MB")
     parser.add_argument("--repeats-large", type=int, default=3)
     parser.add_argument("--cores", type=int, default=1, help="that either program may use")
+    parser.add_argument("--jobs", type=int, default=1, help="processes of the import")
     parser.add_argument(
         "--importer", default=f"{shlex.quote(sys.executable)} -m compileboard.collectors import", metavar="COMMAND"
     )
@@ -313,7 +316,13 @@ def main(argv: list[str] | None = None) -> int:
         tlparse = find_tlparse(folder) if "payloads" in arguments.parts else None
         pinned = Pinned(arguments.cores, environment)
         bench = Bench(
-            folder, shlex.split(arguments.importer), tlparse, pinned, arguments.repeats, arguments.repeats_large
+            folder,
+            shlex.split(arguments.importer),
+            tlparse,
+            pinned,
+            arguments.repeats,
+            arguments.repeats_large,
+            arguments.jobs,
         )
         for kind in arguments.kinds:
             if kind == "eager":
@@ -327,7 +336,7 @@ def main(argv: list[str] | None = None) -> int:
     print_table(
         "Import of trace logs",
         rows,
-        f"Reference: tlparse of the row's title. Each on {arguments.cores} core(s). MB/s is of wall time.",
+        f"Reference: tlparse of the row's title. {arguments.cores} core(s), {arguments.jobs} job(s).",
         *([] if arguments.logs else ["The inductor logs are those of the tests, which lack what becomes no event."]),
     )
     return 0

@@ -181,7 +181,7 @@ def _first_pid(sources: list[Path]) -> bytes:
     return match["pid"]
 
 
-def _pairs(path: Path) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
+def read_records(path: Path) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
     """Split a log into its records' lines and payloads."""
     match, lines = None, []
     with _open(path) as file:
@@ -200,7 +200,7 @@ def _pairs(path: Path) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
 
 def _read_source(path: Path, pid: bytes, perturb: bool, *, tells_version: bool) -> _Source:
     records, highest, zone, metrics = [], dict[str, int](), None, 0
-    for match, raw in _pairs(path):
+    for match, raw in read_records(path):
         body = _RANK.sub(b"", match["body"])  # one process of one rank: tlparse passes over the others
         digest = b"" if raw is None else hashlib.md5(raw, usedforsecurity=False).hexdigest().encode()
         if digest not in body:

@@ -32,7 +32,7 @@ ADDRESSES: tuple[tuple[str, str, bool], ...] = (
     ("trends of the suite by commit, all runs", "/trends?last=all&axis=commit", True),
     ("trends of a model, all runs", "/trends?model={model}&last=all", True),
     ("trends of a break and guards", "/trends?break={distinct_break}&category=tensor_size", True),
-    ("findings", "/findings", False),
+    ("incidents", "/incidents", False),
     ("models", "/models", False),
     ("compare, the newest two", "/compare", True),
     ("compare, two runs, all graphs", "/compare?base={benched}&metric=graphs", True),

@@ -16,6 +16,7 @@ import click
 
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import measure_both
+from compileboard.collectors.bench.execution.local_copy import drop_local_copy, find_pushed, make_local_copy
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.experiments import DISTRIBUTED_EXPERIMENTS, find, of_one_file, with_same_flag
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
@@ -39,8 +40,8 @@ from compileboard.collectors.cli.common import db_option, pick_up, print_message
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.command_line import Choice, Command, Option, Value
+from compileboard.exit_codes import INTERRUPTED
 
-OF_DATABASE = ("output", "output_directory", "resume", "diff_branch")
 DEFAULT_RANKS = 2  # on a CPU
 HIGHEST_PORT = 65535
 EXAMPLES = """\
@@ -137,11 +138,7 @@ def read_request(values: Mapping[str, Any]) -> BenchRequest:
     given = {name: values[name] for name in SETTINGS if name in values}
     server = read_destination(dict(values))
     database = server.pop("database")
-    request = BenchRequest(database, server, given, **{name: values[name] for name in REQUESTED})
-    if others := [name for name in OF_DATABASE if server and getattr(request, name) is not None]:
-        flag = f"--{others[0].replace('_', '-')}"
-        raise ValueError(f"{flag} reads a database, and goes with --db; `push` sends the database to the server later")
-    return request
+    return BenchRequest(database, server, given, **{name: values[name] for name in REQUESTED})
 
 
 def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
@@ -151,6 +148,15 @@ def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
     """
     if arguments.list:
         return list_models(choose_models(arguments))
+    if arguments.server:
+        arguments.db = make_local_copy(os.environ)
+    code = _measure(arguments, print_line)
+    if arguments.server and code != INTERRUPTED:
+        drop_local_copy(arguments.db)
+    return code
+
+
+def _measure(arguments: BenchRequest, print_line: PrintLine) -> int:
     if arguments.diff_branch is not None:
         return measure_both(arguments, make_job, print_line)
     job = make_job(arguments, Checkout(), {})
@@ -159,7 +165,12 @@ def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
             f"part {arguments.partition_id} of {arguments.total_partitions} has no models; there is nothing to measure"
         )
         return 0
-    before = None if arguments.resume is None else find_before(arguments.db, job.identity, arguments.resume)
+    before = None
+    if arguments.resume is not None and arguments.server:
+        arguments.db, before = find_pushed(os.environ, job.identity, arguments.resume)
+        job = replace(job, config=replace(job.config, database=arguments.db))
+    elif arguments.resume is not None:
+        before = find_before(arguments.db, job.identity, arguments.resume)
     return finish(measure(job, arguments, before, print_line), arguments, print_line)
 
 
@@ -376,8 +387,7 @@ def config_of(arguments: BenchRequest, models: list[ModelRef], tags: dict[str, s
     """Describe the run: its name and suite are the models' suites."""
     names = list(dict.fromkeys(ref.suite for ref in models))
     return RunConfig(
-        database=arguments.db,
-        **arguments.server,
+        **{**arguments.server, "database": arguments.db},
         name=arguments.name or f"bench {'+'.join(names)}",
         suite=names[0] if len(names) == 1 else None,
         tags={**dict(arguments.tag), **tags},

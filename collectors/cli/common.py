@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.push.target import Target, check_server
+from compileboard.collectors.store.sealed.address import find_board
 from compileboard.collectors.terminal.command_hints import DEFAULT_DATABASE, collector_command
 from compileboard.collectors.terminal.values import read_pair, read_size
 from compileboard.command_line import Value
@@ -28,6 +29,7 @@ db_option = click.option(
     "--db",
     default=DEFAULT_DATABASE,
     type=click.Path(readable=False),
+    callback=lambda _context, _parameter, given: find_board(given),
     metavar="FILE",
     help=f"Database file. Default: {DEFAULT_DATABASE} in this folder.",
 )

@@ -26,7 +26,7 @@ from compileboard.collectors.cli.common import db_option, read_destination, serv
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.decode.values import clean_text
 from compileboard.collectors.push.client import Client, ServerAway
-from compileboard.collectors.push.delivery import explain as explain_refusal
+from compileboard.collectors.push.refusals import explain as explain_refusal
 from compileboard.collectors.push.target import Target, TargetError
 from compileboard.collectors.runs.facts import gpu_facts
 from compileboard.collectors.runs.opening import joined_run_id
@@ -144,7 +144,7 @@ def check_server_of(config: RunConfig, environment: Mapping[str, str]) -> list[C
     with closing(Client(target, environment)) as client:
         try:
             began_s = time.time()
-            health = client.ask_health()
+            health = client.ask_page("healthz")
             # A stream that nobody has: 200 or 404 if the token may push.
             stream = client.ask("HEAD", f"runs/{new_run_id()}/streams/doctor")
         except ServerAway as error:

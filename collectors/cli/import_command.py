@@ -34,10 +34,8 @@ from compileboard.collectors.pipeline.import_progress import Budget, ProgressLin
 from compileboard.collectors.pipeline.log_loader import APART_US, Imported, Loader, LoadOptions, Progress, await_log
 from compileboard.collectors.pipeline.log_loader import follow as go_on
 from compileboard.collectors.pipeline.result_import import load_results
-from compileboard.collectors.push.outbox import outbox_root
-from compileboard.collectors.push.report import deliver
-from compileboard.collectors.push.run_bundles import bundle_runs, temporary_database
 from compileboard.collectors.repro.left_scripts import import_scripts
+from compileboard.collectors.runs.program import end_as_interrupted
 from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
 from compileboard.collectors.store.bundles import MergedRun, is_bundle, merge_bundle
@@ -104,6 +102,13 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     help="Folder of the repository where the log was written; files are named from there; repeatable.",
 )
 @click.option("--no-index", is_flag=True, help="Leave the run out of the search index until `index` is called.")
+@click.option(
+    "--jobs",
+    type=Value(read_count),
+    metavar="N",
+    default=1,
+    help="Processes that read logs side by side. Default: 1.",
+)
 @click.option("--again", is_flag=True, help="Import a run again that was deleted.")
 @_limit_options
 @click.option(
@@ -127,6 +132,7 @@ def import_command(
     strict: bool,
     no_payloads: bool,
     no_index: bool,
+    jobs: int,
     names: str | None,
     progress_lines: bool,
     tags: tuple[tuple[str, str], ...],
@@ -141,14 +147,21 @@ def import_command(
     """
     destination = read_destination(options)
     lines = ProgressLines(sys.stdout) if progress_lines else None
+    if follow:
+        end_as_interrupted()
     if lines is None:
         pick_up()
     limits = Limits(*(options.pop(f"limit_{name}") for name in LIMITS))
     if destination.get("server"):
-        if follow or lines is not None:
-            raise ValueError("--follow and --progress-lines go with --db; a server is sent what has ended")
+        from compileboard.collectors.push.outbox import outbox_root
+        from compileboard.collectors.push.report import deliver
+
+        if lines is not None:
+            raise ValueError("--progress-lines goes with --db: what reads the lines serves the database itself")
         load_options = LoadOptions(payloads=not no_payloads, tags=dict(tags), **options)
         rest: dict[str, Any] = {"latest": latest, "strict": strict, "limits": limits, "names": read_names(names)}
+        rest |= {"follow": follow, "then": " and pushes it"}
+        rest["process_count"] = jobs
         queued = list(
             import_into_outbox(paths, outbox_root(os.environ), RunConfig(**destination), load_options, **rest)
         )
@@ -164,6 +177,7 @@ def import_command(
             follow=follow,
             strict=strict,
             index=not no_index,
+            process_count=jobs,
             limits=limits,
             names=read_names(names),
             lines=lines,
@@ -187,6 +201,8 @@ def import_into_outbox(
     Raises: StoreError, ValueError, OSError.
     """
 
+    from compileboard.collectors.push.run_bundles import bundle_runs, temporary_database
+
     def print_outcome(line: str) -> None:
         # Without the command that reads the database.
         print_message(line.rpartition("; ")[0] if line.endswith(shlex.quote(database)) else line)
@@ -204,13 +220,17 @@ def import_paths(
     print_line: PrintLine,
     latest: bool = False,
     follow: bool = False,
+    then: str = "",
     strict: bool = False,
     index: bool = True,
+    process_count: int = 1,
     limits: Limits = NO_LIMITS,
     names: Mapping[str, str] = NO_NAMES,
     lines: ProgressLines | None = None,
 ) -> int:
     """Import the paths, each as a run of its own but for the logs of one folder; return the exit code.
+
+    `then` says what follows where --follow ends.
 
     Raises: ValueError where there is no log, StoreError, OSError.
     """
@@ -220,6 +240,8 @@ def import_paths(
         raise ValueError("--follow takes one PATH and several were given; give the folder that the logs are in.")
     if follow and paths == ["-"]:
         raise ValueError("--follow takes a log or a folder; standard input is read to its end without it.")
+    if process_count > 1 and (follow or limits != NO_LIMITS):
+        raise ValueError("--jobs goes without --follow and --limit-…, which are of one process; leave it out.")
     find = partial(find_sources, latest=latest, limits=limits, names=names)
     # What is not there is said before anything is written.
     bundles, paths = ([], paths) if follow else split_bundles(paths)
@@ -236,11 +258,11 @@ def import_paths(
         budget = Budget(connection, limits)
         if lines is not None:
             budget.listen()
-        importing = _Importing(connection, database, options, print_line, lines, index, budget)
+        importing = _Importing(connection, database, options, print_line, lines, index, budget, process_count)
         for bundle in bundles:
             importing.read_bundle(bundle, names.get(Path(bundle).name, Path(bundle).name))
         if follow:
-            importing.follow(paths[0], partial(find, paths[0]))
+            importing.follow(paths[0], partial(find, paths[0]), then)
         for group in groups:
             if group.sources:
                 importing.read_logs(group)
@@ -264,12 +286,13 @@ class _Importing:
     lines: ProgressLines | None
     index: bool
     budget: Budget
+    process_count: int
     rejected: bool = False
     _came: dict[str, list[str]] = field(default_factory=dict)  # the runs of each group
 
-    def follow(self, path: str, find: Callable[[], SourceGroup]) -> None:
+    def follow(self, path: str, find: Callable[[], SourceGroup], then: str) -> None:
         loader = await_log(path, find, self._begin, self.print_line)
-        self._read(loader, find)
+        self._read(loader, find, then)
 
     def read_logs(self, group: SourceGroup) -> None:
         try:
@@ -327,15 +350,15 @@ class _Importing:
             self._report(done, SourceGroup(label, []), began_s, merged)
 
     def _begin(self, group: SourceGroup) -> Loader:
-        return Loader(self.connection, self.database, group, self.options)
+        return Loader(self.connection, self.database, group, self.options, process_count=self.process_count)
 
-    def _read(self, loader: Loader, follow: Callable[[], SourceGroup] | None = None) -> None:
+    def _read(self, loader: Loader, follow: Callable[[], SourceGroup] | None = None, then: str = "") -> None:
         began_s = time.monotonic()
         try:
             show = self.lines.begin(loader.group, loader.imported) if self.lines else _progress_line(loader.group)
             done = loader.read(self.budget.watch(loader.group.label, lambda: loader.imported.record_count, show))
             if follow is not None and not done.deleted:
-                self.print_line(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it")
+                self.print_line(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it{then}")
                 go_on(loader, follow, show)
         finally:
             loader.finish()

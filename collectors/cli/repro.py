@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compileboard.collectors.cli.common import db_option, pick_up, print_message, read_server, server_options
+from compileboard.collectors.cli.common import (
+    db_option,
+    pick_up,
+    print_message,
+    read_destination,
+    read_server,
+    server_options,
+)
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.repro import NotRunnable, Repro
@@ -87,24 +94,34 @@ level_option = click.option(
 )
 
 
-def load_trusted(name: str, db: str, *, trust: bool) -> Repro:
-    """Load a repro whose code is about to be run.
+def origin_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command that takes a repro by its id: the database, or the server, that has it."""
+    return db_option(server_options(function))
 
-    Raises: NotRunnable, StoreError.
+
+def load_trusted(name: str, options: dict[str, Any], *, trust: bool) -> Repro:
+    """Load a repro whose code is about to be run, and take where from out of the options.
+
+    Raises: NotRunnable, StoreError, OSError.
     """
-    repro = load_any(name, db)
+    repro = load_any(name, options)
     repro.check_trust(is_trusted=trust)
     return repro
 
 
-def load_any(name: str, db: str) -> Repro:
-    """Load a repro to look at.
+def load_any(name: str, options: dict[str, Any]) -> Repro:
+    """Load a repro to look at, and take where from out of the options.
 
-    Raises: NotRunnable, StoreError.
+    Raises: NotRunnable, StoreError, OSError.
     """
-    from compileboard.collectors.repro.loading import load_repro
+    from compileboard.collectors.repro.loading import is_path, load_repro
 
-    return load_repro(name, os.path.abspath(db), os.environ)
+    destination = read_destination(options)
+    if destination.get("server") and not is_path(name):
+        from compileboard.collectors.repro.served import load_served
+
+        return load_served(name, RunConfig(**destination), os.environ)
+    return load_repro(name, os.path.abspath(destination["database"]), os.environ)
 
 
 def work(
@@ -141,7 +158,7 @@ def work(
 
 
 def save(repro: Repro, command: str, started_us: int, answer: dict[str, Any], **columns: Any) -> None:
-    """Save an answer in the repro's database, or beside its file; print why where it cannot be saved."""
+    """Save an answer in the repro's database, on its server, or beside its file; print why where it cannot be."""
     from compileboard.collectors.repro.results import now_us, save_answer
     from compileboard.collectors.store.errors import StoreError
     from compileboard.collectors.store.repros import ReproResult
@@ -158,7 +175,12 @@ def save(repro: Repro, command: str, started_us: int, answer: dict[str, Any], **
         **{"device": repro.manifest.device, "operation": answer.get("operation"), **columns},
     )
     try:
-        save_answer(repro, result)
+        if repro.server is not None:
+            from compileboard.collectors.repro.served import send_answer
+
+            print_message(f"the answer is {send_answer(repro, result, os.environ)}")
+        else:
+            save_answer(repro, result)
     except (StoreError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else None
         print_message(f"the answer was not kept: {why or error}")
@@ -227,15 +249,15 @@ def _lay_out(rows: list[list[str]]) -> str:
 
 @repro.command("show", cls=Command)
 @name_argument
-@db_option
+@origin_options
 @click.option("--program", "with_program", is_flag=True, help="Print the graph's program.")
 @json_option
-def show_command(name: str, db: str, with_program: bool, as_json: bool) -> int:
+def show_command(name: str, with_program: bool, as_json: bool, **options: Any) -> int:
     """Print a repro: its failure, its graph, its inputs and earlier results."""
     from compileboard.collectors.contract.repros import dump_manifest
     from compileboard.collectors.repro.describing import describe_repro, list_answers
 
-    loaded = load_any(name, db)
+    loaded = load_any(name, options)
     if as_json:
         body = {"name": loaded.name, "manifest": dump_manifest(loaded.manifest), "distrust": loaded.distrust}
         body |= {"program": loaded.program, "dynamo_program": loaded.dynamo_program}
@@ -249,11 +271,11 @@ def show_command(name: str, db: str, with_program: bool, as_json: bool) -> int:
 
 @repro.command("run", cls=Command)
 @name_argument
-@db_option
+@origin_options
 @level_option
 @trial_options
 @json_option
-def run_command(name: str, db: str, level: str | None, trust: bool, as_json: bool, **options: Any) -> int:
+def run_command(name: str, level: str | None, trust: bool, as_json: bool, **options: Any) -> int:
     """Run a repro again: does it still fail here, in the same way?
 
     Exit code 0: it fails as it was recorded. 1: it passes, or fails in another way. 2: it could not be run.
@@ -262,7 +284,7 @@ def run_command(name: str, db: str, level: str | None, trust: bool, as_json: boo
     from compileboard.collectors.repro.rerun import LIMITED, SAME
     from compileboard.collectors.repro.results import now_us
 
-    loaded, started_us = load_trusted(name, db, trust=trust), now_us()
+    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     answer = work(loaded, "compileboard.collectors.repro.rerun:rerun", {"level": level}, **options)
     save(loaded, "run", started_us, answer)
     print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else describe_rerun(loaded, answer))
@@ -271,14 +293,12 @@ def run_command(name: str, db: str, level: str | None, trust: bool, as_json: boo
 
 @repro.command("check", cls=Command)
 @name_argument
-@db_option
+@origin_options
 @level_option
 @click.option("--strict", is_flag=True, help="Expect the bits of eager, not the same within the precision.")
 @trial_options
 @json_option
-def check_command(
-    name: str, db: str, level: str | None, strict: bool, trust: bool, as_json: bool, **options: Any
-) -> int:
+def check_command(name: str, level: str | None, strict: bool, trust: bool, as_json: bool, **options: Any) -> int:
     """Compare what a repro's compiled graph returns, and leaves in its inputs, with eager and with float64.
 
     Exit code 0: it differs. 1: it does not. 2: it could not be compared.
@@ -288,7 +308,7 @@ def check_command(
     from compileboard.collectors.repro.rerun import LIMITED, PASSES
     from compileboard.collectors.repro.results import now_us
 
-    loaded, started_us = load_trusted(name, db, trust=trust), now_us()
+    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     asked = {"level": level, "kind": "accuracy", "strict": strict}
     answer = work(loaded, "compileboard.collectors.repro.rerun:rerun", asked, **options)
     save(loaded, "check", started_us, answer)
@@ -300,18 +320,16 @@ def check_command(
 
 @repro.command("get-args", cls=Command)
 @name_argument
-@db_option
+@origin_options
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
 @level_option
 @trial_options
 @json_option
-def get_args_command(
-    name: str, db: str, output: Path, level: str | None, trust: bool, as_json: bool, **options: Any
-) -> int:
+def get_args_command(name: str, output: Path, level: str | None, trust: bool, as_json: bool, **options: Any) -> int:
     """Write a repro's inputs into a file that `torch.load` reads, and print what they are."""
     from compileboard.collectors.repro.describing import describe_inputs
 
-    loaded = load_trusted(name, db, trust=trust)
+    loaded = load_trusted(name, options, trust=trust)
     asked = {"level": level, "output": os.path.abspath(output)}
     answer = work(loaded, "compileboard.collectors.repro.rerun:write_inputs", asked, **options)
     print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else describe_inputs(answer))
@@ -320,7 +338,7 @@ def get_args_command(
 
 @repro.command("export", cls=Command)
 @name_argument
-@db_option
+@origin_options
 @click.option(
     "-o",
     "--output",
@@ -329,14 +347,14 @@ def get_args_command(
     help="File to write: .py for one script, .tar.gz for an archive with all values.",
 )
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
-def export_command(name: str, db: str, output: str, force: bool) -> int:
+def export_command(name: str, output: str, force: bool, **options: Any) -> int:
     """Write a repro as one file: a script that needs torch alone, or an archive.
 
     A script has the inputs' values in it up to 1 MB, beyond it draws them from a seed.
     """
     from compileboard.collectors.repro.sending import export
 
-    print_message(export(load_any(name, db), output, is_forced=force))
+    print_message(export(load_any(name, options), output, is_forced=force))
     return DONE
 
 
@@ -346,9 +364,10 @@ def export_command(name: str, db: str, output: str, force: bool) -> int:
 @click.option("--name", "run_name", metavar="NAME", help="Name of its run. Default: the file's.")
 def import_command(name: str, db: str, run_name: str | None) -> int:
     """Store a repro of a file in a database, in a run of its own; nothing of it is run."""
+    from compileboard.collectors.repro.loading import load_repro
     from compileboard.collectors.repro.sending import import_repro
 
-    loaded = load_any(name, db)
+    loaded = load_repro(name, os.path.abspath(db), os.environ)
     if loaded.id is not None:
         raise NotRunnable(f"{loaded.name} is in {db} already; expected a file, an archive or a folder")
     repro_id, is_new = import_repro(loaded, os.path.abspath(db), run_name)
@@ -364,10 +383,12 @@ def push_command(name: str, db: str, **values: Any) -> int:
     """Send a repro to a server, which stores it as text and never runs it."""
     from compileboard.collectors.push.outbox import outbox_root
     from compileboard.collectors.push.report import deliver
+    from compileboard.collectors.repro.loading import load_repro
     from compileboard.collectors.repro.sending import queue
 
     config = RunConfig(**read_server(values))
-    queued, sent_id = queue(load_any(name, db), outbox_root(os.environ), config, print_message)
+    loaded = load_repro(name, os.path.abspath(db), os.environ)
+    queued, sent_id = queue(loaded, outbox_root(os.environ), config, print_message)
     if not deliver(os.environ, queued, print_message):
         return FAILED
     print_message(f"the repro is {config.server}/repros/{sent_id}")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compileboard.collectors.cli.common import db_option
 from compileboard.collectors.cli.repro import (
     json_option,
     level_option,
     load_trusted,
     name_argument,
+    origin_options,
     save,
     trial_options,
     work,
@@ -31,7 +31,7 @@ strict_option = click.option("--strict", is_flag=True, help="Take other bits tha
 
 @click.command("analyze", cls=Command)
 @name_argument
-@db_option
+@origin_options
 @level_option
 @strict_option
 @click.option("--all", "with_all", is_flag=True, help="Print every operation that was judged.")
@@ -39,7 +39,6 @@ strict_option = click.option("--strict", is_flag=True, help="Take other bits tha
 @json_option
 def analyze_command(
     name: str,
-    db: str,
     level: str | None,
     strict: bool,
     with_all: bool,
@@ -57,7 +56,7 @@ def analyze_command(
     from compileboard.collectors.repro.repro import advise_passing
     from compileboard.collectors.repro.results import now_us
 
-    loaded, started_us = load_trusted(name, db, trust=trust), now_us()
+    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     asked = {"level": level, "strict": strict, "memory_bytes": options["memory"]}
     answer = work(loaded, f"{PACKAGE}.analyze_task:analyze", asked, **options)
     analysis = findings.load_analysis(answer)
@@ -86,14 +85,14 @@ def analyze_command(
 
 @click.command("bisect", cls=Command)
 @name_argument
-@db_option
+@origin_options
 @level_option
 @strict_option
 @click.option("--settings", is_flag=True, help="Try single settings of inductor even where a step is named.")
 @trial_options
 @json_option
 def bisect_command(
-    name: str, db: str, level: str | None, strict: bool, settings: bool, trust: bool, as_json: bool, **options: Any
+    name: str, level: str | None, strict: bool, settings: bool, trust: bool, as_json: bool, **options: Any
 ) -> int:
     """Find the pass, lowering, decomposition or setting without which a graph passes.
 
@@ -105,7 +104,7 @@ def bisect_command(
     from compileboard.collectors.repro.repro import advise_passing
     from compileboard.collectors.repro.results import now_us
 
-    loaded, started_us = load_trusted(name, db, trust=trust), now_us()
+    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     asked = {"level": level, "strict": strict, "settings": settings}
     answer = work(loaded, f"{PACKAGE}.bisect:bisect", asked, **options)
     bisection = findings.load_bisection(answer)

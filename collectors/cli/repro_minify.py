@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from compileboard.collectors.cli.common import db_option, print_message
+from compileboard.collectors.cli.common import print_message
 from compileboard.collectors.cli.repro import (
     json_option,
     level_option,
     load_trusted,
     name_argument,
+    origin_options,
     save,
     trial_options,
     work,
@@ -30,7 +31,7 @@ _FORWARD = re.compile(r"^    def forward\(.*?(?=^\S)", re.MULTILINE | re.DOTALL)
 
 @click.command("minify", cls=Command)
 @name_argument
-@db_option
+@origin_options
 @level_option
 @click.option("--strict", is_flag=True, help="Of a wrong answer: take any other bits than eager's as wrong.")
 @click.option("--max-time", type=Value(read_seconds), metavar="S", help="Stop after this, with the smallest so far.")
@@ -40,7 +41,6 @@ _FORWARD = re.compile(r"^    def forward\(.*?(?=^\S)", re.MULTILINE | re.DOTALL)
 @json_option
 def minify_command(
     name: str,
-    db: str,
     level: str | None,
     strict: bool,
     max_time: float | None,
@@ -58,7 +58,7 @@ def minify_command(
     from compileboard.collectors.repro.minify.findings import load_minification
     from compileboard.collectors.repro.results import now_us, work_folder
 
-    loaded, started_us = load_trusted(name, db, trust=trust), now_us()
+    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     folder = work_folder(loaded, os.environ)
     if not resume:
         for path in folder.glob("queries-*.jsonl"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from click.core import ParameterSource
 from compileboard.collectors.cli.common import print_message, print_recovery, read_server, server_options
 from compileboard.collectors.contract.run_config import SERVER_SETTINGS, RunConfig
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
+from compileboard.collectors.store.sealed.address import find_board
 from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
 
@@ -22,7 +24,12 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, epilog="Example: %(prog)s 01JD --db another.db\n")
-@click.option("--db", metavar="FILE", help="Database to record them into instead of their own.")
+@click.option(
+    "--db",
+    callback=lambda _context, _parameter, given: given and find_board(given),
+    metavar="FILE",
+    help="Database to record them into instead of their own.",
+)
 @click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID or its start. Default: all.")
 def retry(db: str | None, runs: tuple[str, ...]) -> int:
     """Record runs that were set aside because they could not be recorded, all or those given.
@@ -125,6 +132,7 @@ def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -
     from compileboard.collectors.cli.import_command import import_into_outbox  # here: it is large
     from compileboard.collectors.pipeline.recover_spools import pick_up_spool
     from compileboard.collectors.push.run_bundles import bundle_runs
+    from compileboard.collectors.repro.served import queue_stored_answers
     from compileboard.collectors.spool.manifest import read_manifest
     from compileboard.collectors.store.bundles import is_bundle
 
@@ -137,6 +145,7 @@ def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -
             raise ValueError(f"{path} is being recorded by another process; it is pushed when that is done")
         yield manifest.run_id
     elif is_bundle(path):
-        yield from bundle_runs(path, root, config, print_message, run_ids)
+        queue_more = partial(queue_stored_answers, root=root, config=config)
+        yield from bundle_runs(path, root, config, print_message, run_ids, queue_more)
     else:
         yield from import_into_outbox([path], root, config)

@@ -19,7 +19,7 @@ from compileboard.collectors.cli.common import (
 )
 from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES
 from compileboard.collectors.store.errors import StoreError, describe_error
-from compileboard.collectors.terminal.command_hints import collector_command, describe_destination
+from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.progress_line import ProgressLine, count_text, counts_text, progress_line
 from compileboard.collectors.terminal.values import read_size
 from compileboard.command_line import Choice, Command, Value
@@ -28,6 +28,7 @@ from compileboard.exit_codes import REFUSED
 if TYPE_CHECKING:
     from compileboard.collectors.pipeline.live import Launch
     from compileboard.collectors.runs.program import ProgramExit
+    from compileboard.collectors.terminal.destination_line import DestinationLine
 
 
 @click.command(
@@ -143,9 +144,10 @@ def observe(command: list[str], environment: Mapping[str, str], quiet: bool, **o
     from compileboard.collectors.runs.program import CannotRun, ProgramExit, run_program
 
     launch: Launch | None = None
+    destination: DestinationLine | None = None
     refused: CannotRun | None = None
     with unhindered("this run is not recorded"):
-        launch = open_launch(command, environment, quiet, **options)
+        launch, destination = open_launch(command, environment, quiet, **options)
     with ExitStack() as screen:
         progress = None
         if launch is not None and not quiet:
@@ -155,12 +157,15 @@ def observe(command: list[str], environment: Mapping[str, str], quiet: bool, **o
                     progress.__enter__()
                     screen.callback(_end_progress, progress)
         show = progress.show if progress else None
+
+        def beat() -> None:
+            if launch is not None:
+                launch.step(show)
+            if destination is not None:
+                destination.step()
+
         try:
-            outcome = run_program(
-                command,
-                launch.environment if launch else environment,
-                (lambda: launch.step(show)) if launch else (lambda: None),
-            )
+            outcome = run_program(command, launch.environment if launch else environment, beat)
         except CannotRun as error:
             refused, outcome = error, ProgramExit(error.exit_code)
         if launch:
@@ -203,22 +208,27 @@ def _end_progress(progress: ProgressLine) -> None:
         progress.__exit__(None, None, None)
 
 
-def open_launch(command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any) -> Launch:
-    """Begin the run of a command, and say where it is recorded."""
+def open_launch(
+    command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any
+) -> tuple[Launch, DestinationLine | None]:
+    """Begin the run of a command; return it with the line that says where it goes."""
     from compileboard.collectors.contract.run_config import RunConfig
     from compileboard.collectors.pipeline.live import Launch
     from compileboard.collectors.runs.command_line import unreachable
+    from compileboard.collectors.terminal.destination_line import DestinationLine
 
     options |= {"name": options["name"] or "", "tags": dict(options["tags"])}
     config = RunConfig(**options)
     launch = Launch(command, config, environment, print_message)
+    destination = None
     if not quiet:
         if launch.recording.recorder is not None:
-            print_message(describe_destination(config, launch.manifest.run_id))
+            destination = DestinationLine(config, launch.manifest.run_id, print_message)
+            destination.step()
         with unhindered("limits of the hooks are not known"):
             for warning in unreachable(command):
                 print_message(warning)
-    return launch
+    return launch, destination
 
 
 @contextmanager

@@ -259,6 +259,23 @@ class ReproValues(Event):
 
 
 @dataclass(frozen=True)
+class ReproAnswered(Event):
+    """A command of `repro` answered: it began at `sequence` and ended at `time_us`. No process of the run did."""
+
+    KIND = "repro_answered"
+    repro: str = ""  # 16 hexadecimal digits
+    command: str = ""  # run | minify | analyze | check | bisect
+    status: str = ""
+    seconds: float = 0.0
+    operation: str | None = None
+    node_count: int | None = None
+    torch_version: str | None = None
+    device: str | None = None
+    detail: dict[str, Json] = field(default_factory=dict)
+    program: str | None = None  # the minimal graph as Python's source
+
+
+@dataclass(frozen=True)
 class CacheLookedUp(FrameContext):
     """A look-up in the FX graph cache or AOTAutograd's cache."""
 

@@ -5,27 +5,28 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from heapq import merge
 
-from compileboard.collectors.contract.events import Event, ProcessStarted, RunEnded, RunStarted, SpanSeen
+from compileboard.collectors.contract.events import Event, RunEnded, RunStarted
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, Qualify, qualify
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.pipeline.logs.imported_trace import DecodedBatch, ImportedTrace
+from compileboard.collectors.pipeline.logs.processes import Processes, can_fork
 from compileboard.collectors.pipeline.read_source import SourceReader
 from compileboard.collectors.pipeline.source import EventBatch, ImportedFile, LateFacts, pump
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
-from compileboard.collectors.pipeline.trace_source import TraceSource
 from compileboard.collectors.sources.discovery import LogSource, SourceGroup
-from compileboard.collectors.sources.log_clock import LogClock
-from compileboard.collectors.sources.log_head import HEAD_BYTES, Head, PeekedFile, facts_of, read_head
-from compileboard.collectors.sources.redact_records import redact_record
+from compileboard.collectors.sources.log_head import HEAD_BYTES, Head, PeekedFile, read_head
 from compileboard.collectors.sources.streams import LimitExceeded, NoSuchLog
+from compileboard.collectors.sources.trace_log import PART_BYTES
 from compileboard.collectors.spool.folders import new_run_id
 from compileboard.collectors.store.connection import checkpoint
+from compileboard.collectors.store.ingest.payloads import TextPacker
 from compileboard.collectors.store.ingest.source_files import (
     LEARNT_LATE,
     LogRow,
@@ -77,102 +78,22 @@ class Imported:
 Progress = Callable[[int], None]  # bytes read so far
 
 
-class ImportedTrace(TraceSource):
-    """One log of an imported run: its processes begin in it, and what it tells late completes them."""
-
-    def __init__(
-        self,
-        source: LogSource,
-        head: Head,
-        file: PeekedFile,
-        row: LogRow | None,
-        *,
-        run_id: str,
-        options: LoadOptions,
-        decoder: Decoder,
-    ) -> None:
-        self.path = source.path
-        self.learnt_bytes = 0  # of the beginning that was looked at
-        self._head = head
-        self._file = file
-        self._run_id = run_id
-        imported = ImportedFile(
-            process_id=head.key or "",
-            name=source.label,
-            file_name=source.file_name,
-            payloads="kept" if options.payloads and not (row and row.payloads == "left_out") else "left_out",
-            redacted=options.redact_source,
-            keep_examples=not options.redact_source,
-            first_us=head.first_us,
-        )
-        super().__init__(file, imported, head.clock, decoder, row)
-        self._started: set[str] = set()
-        self._facts: dict[str, Any] = {name: getattr(head, name) for name in LEARNT_LATE if name != "rank"}
-        self._missing = {name for name, fact in self._facts.items() if fact is None}
-        self._learnt: dict[str, Any] = {}  # what its beginning does not tell, since the last batch
-
-    def close(self) -> None:
-        """Close the log."""
-        self._file.close()
-
-    def set_clock(self, clock: LogClock) -> None:
-        """Set a clock that knows year and zone, where the first records told neither."""
-        if clock.is_set and not self._head.clock.is_set:
-            self._log.set_clock(clock)
-
-    def is_replaced(self) -> bool:
-        """Return whether the file was replaced or truncated since it was opened."""
-        try:
-            now, held = os.stat(self.path or ""), os.fstat(self._file.fileno())
-        except (OSError, ValueError):
-            return True
-        return (now.st_dev, now.st_ino) != (held.st_dev, held.st_ino) or now.st_size < self.offset_bytes
-
-    def decode(self, captured: Captured) -> list[Event]:
-        begun = [] if captured.process_id in self._started else [self._start(captured)]
-        events = super().decode(redact_record(captured) if self.file.redacted else captured)
-        if self._missing and type(events[0] if events else None) is not SpanSeen:
-            self._learn(events)
-        return [*begun, *events] if begun else events
-
-    def closing_events(self) -> list[Event]:
-        return [] if self._started else [self._start(None)]
-
-    def late_facts(self) -> dict[str, LateFacts]:
-        facts, self._learnt = self._learnt, {}
-        return {process_id: LateFacts(facts) for process_id in self._started} if facts else {}
-
-    def _learn(self, events: list[Event]) -> None:
-        """Store what a record tells of torch, Python and the GPU, where the log's beginning did not."""
-        for event in events:
-            facts = facts_of(event, self._missing)
-            for name in [name for name in self._missing if facts.get(name)]:
-                self._facts[name] = self._learnt[name] = facts[name]
-                self._missing.remove(name)
-
-    def _start(self, captured: Captured | None) -> ProcessStarted:
-        head = self._head
-        process_id = captured.process_id if captured else self.file.process_id
-        self._started.add(process_id)
-        rank = captured.rank if captured and captured.rank is not None else head.rank
-        return ProcessStarted(
-            process_id=process_id,
-            sequence=-1,
-            time_us=captured.time_us if captured else head.first_us or 0,
-            run_id=self._run_id,
-            pid=self._log.pid or head.pid or 0,
-            rank=rank,
-            level="full" if self.file.payloads == "kept" else "light",
-            **{name: self._facts[name] for name in ("python_version", "torch_version", "torch_git", "cuda_version")},
-            capabilities={"trace": "ok (read from its log)"},
-        )
-
-
 class Loader:
     """Import one group of logs; `read` may be called again for what was written since, where the logs are files."""
 
-    def __init__(self, connection: sqlite3.Connection, database: str, group: SourceGroup, options: LoadOptions) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        database: str,
+        group: SourceGroup,
+        options: LoadOptions,
+        *,
+        process_count: int = 1,
+    ) -> None:
+        """With several processes, each takes logs, and this one stores what they make; the rows are the same."""
         self._connection = connection
+        self._process_count = process_count if can_fork() else 1
+        self._processes: Processes | None = None
         self._options = options
         self.group = group
         namer, accepts = PathNamer(options.roots), _limit_to_roots(options)
@@ -208,29 +129,91 @@ class Loader:
         if self._options.again:
             forget_deletion(self._connection, done.run_id)
         self._begin_run()
-        for key, (source, head) in self._heads.items():
-            if done.deleted or key in self._replaced:
-                continue
-            reading = self._readings.get(key)
-            row = self._known.get(key)
-            if row is not None and row.run_id != done.run_id:
-                if (source.label, row.run_id) not in done.elsewhere:
-                    done.elsewhere.append((source.label, row.run_id))
-                continue
-            if reading is None:
-                done.without_payloads |= bool(row and row.payloads == "left_out" and self._options.payloads)
-                done.with_source |= bool(row and not row.redacted and self._options.redact_source)
-                file, self._single = self._single or PeekedFile(source.open()), None
-                reading = self._readings[key] = ImportedTrace(
-                    source, head, file, row, run_id=done.run_id, options=self._options, decoder=self._decoder
-                )
+        keys = self._list_own_logs()
+        ahead = {} if done.deleted else self._decode_ahead(keys)
+        for key in keys:
+            if done.deleted:
+                break
+            if key not in self._readings:
+                self._readings[key] = self._open_log(key, ahead.get(key))
                 done.log_count += 1
-            self._read_log(reading, progress)
+            self._read_log(self._readings[key], progress)
         done.apart = self._are_apart()
         done.rejects = self._unread_files()
         for reading in self._readings.values():
             done.rejects.add_all(reading.rejects)
         return done
+
+    def _list_own_logs(self) -> list[str]:
+        """List the logs to read; those that are another run's are noted."""
+        done, keys = self.imported, []
+        for key, (source, _head) in self._heads.items():
+            if key in self._replaced:
+                continue
+            row = self._known.get(key)
+            if row is None or row.run_id == done.run_id:
+                keys.append(key)
+            elif (source.label, row.run_id) not in done.elsewhere:
+                done.elsewhere.append((source.label, row.run_id))
+        return keys
+
+    def _open_log(
+        self, key: str, decoded: Iterable[DecodedBatch] | None = None, share: tuple[int, int] = (0, 1)
+    ) -> ImportedTrace:
+        done, options = self.imported, self._options
+        (source, head), row = self._heads[key], self._known.get(key)
+        left_out = row is not None and row.payloads == "left_out"
+        done.without_payloads |= left_out and options.payloads
+        done.with_source |= bool(row and not row.redacted and options.redact_source)
+        imported = ImportedFile(
+            process_id=key,
+            name=source.label,
+            file_name=source.file_name,
+            payloads="kept" if options.payloads and not left_out else "left_out",
+            redacted=options.redact_source,
+            keep_examples=not options.redact_source,
+            first_us=head.first_us,
+        )
+        file = None
+        if decoded is None:
+            file, self._single = self._single or PeekedFile(source.open()), None
+        return ImportedTrace(
+            source.path,
+            head,
+            file,
+            imported,
+            row,
+            run_id=done.run_id,
+            decoder=self._decoder,
+            decoded=decoded,
+            share=share,
+        )
+
+    def _decode_ahead(self, keys: list[str]) -> dict[str, Iterable[DecodedBatch]]:
+        """Have logs decoded in processes of their own: each takes one after another, or parts of a single large one."""
+        if self._process_count == 1 or self._single is not None or not keys:
+            return {}
+        source, _head = self._heads[keys[0]]
+        is_parted = len(keys) == 1 and source.path is not None and (source.size_bytes or 0) > 2 * PART_BYTES
+        share_count = self._process_count if is_parted else 1
+        tasks = [(key, (number, share_count)) for key in keys for number in range(share_count)]
+        processes = self._processes = Processes(partial(self._decode, tasks, []), len(tasks), self._process_count)
+        shares: dict[str, list[Iterator[DecodedBatch]]] = {key: [] for key in keys}
+        for number, (key, _share) in enumerate(tasks):
+            shares[key].append(processes.read(number))
+        return {key: merge(*of_log, key=lambda decoded: decoded.part) for key, of_log in shares.items()}
+
+    def _decode(
+        self, tasks: list[tuple[str, tuple[int, int]]], packers: list[TextPacker], number: int
+    ) -> Iterator[DecodedBatch]:
+        """Decode a log, or a share of it, in a process of its own, which has one packer for all its logs."""
+        packers += [] if packers else [TextPacker()]
+        key, share = tasks[number]
+        reading = self._open_log(key, share=share)
+        if key == tasks[0][0]:
+            reading.unread_beside = self._unread_files()
+        with closing(reading):
+            yield from reading.decode_ahead(packers[0])
 
     def _read_log(self, reading: ImportedTrace, progress: Progress) -> None:
         done = self.imported
@@ -329,6 +312,8 @@ class Loader:
 
     def close(self) -> None:
         """Close the logs."""
+        if self._processes is not None:
+            self._processes.close()
         for reading in self._readings.values():
             reading.close()
         if self._single is not None:
@@ -338,18 +323,12 @@ class Loader:
     def _take_logs(self, sources: list[LogSource]) -> str | None:
         """Open the logs among the sources, and return the last; a copy of another, packed or not, is the same log."""
         key = None
-        for source in sources:
-            file = PeekedFile(source.open())
-            head = read_head(file.peek_log(), source.modified_us)
-            if len(sources) == 1 and source.path is None:
-                self._single = file
-            else:
-                file.close()
-            if isinstance(file.damage, LimitExceeded):
-                raise file.damage
+        for source, (head, damage) in zip(sources, self._read_heads(sources), strict=True):
+            if isinstance(damage, LimitExceeded):
+                raise damage
             if head.key is None:
-                kind = "empty_log" if file.damage is None else "damaged_file"
-                self._unread[source.label] = kind, str(file.damage or source.label)
+                kind = "empty_log" if damage is None else "damaged_file"
+                self._unread[source.label] = kind, str(damage or source.label)
                 continue
             self._unread.pop(source.label, None)
             # It may have been read when it had fewer records than what names it now.
@@ -359,6 +338,19 @@ class Loader:
             if key not in self._heads or key in self._replaced:
                 self._heads[key] = source, replace(head, key=key)
         return key
+
+    def _read_heads(self, sources: list[LogSource]) -> Iterator[tuple[Head, Exception | None]]:
+        """Read the beginning of each log, and what is damaged in it."""
+        if len(sources) == 1 and sources[0].path is None:
+            self._single = PeekedFile(sources[0].open())
+            yield read_head(self._single.peek_log(), sources[0].modified_us), self._single.damage
+        elif self._process_count == 1:
+            yield from map(_read_head, sources)
+        else:
+            processes = Processes(lambda number: iter([_read_head(sources[number])]), len(sources), self._process_count)
+            with closing(processes):
+                for number in range(len(sources)):
+                    yield from processes.read(number)
 
     def _begin_run(self) -> None:
         run_id, options, first = self.imported.run_id, self._options, self.first
@@ -392,6 +384,11 @@ class Loader:
 
     def _store(self, event: Event, late: Mapping[str, LateFacts] | None = None) -> None:
         self.imported.deleted |= self._sink.ingest(EventBatch([event], late=late or {})).deleted_run
+
+
+def _read_head(source: LogSource) -> tuple[Head, Exception | None]:
+    with closing(PeekedFile(source.open())) as file:
+        return read_head(file.peek_log(), source.modified_us), file.damage
 
 
 def _limit_to_roots(options: LoadOptions) -> Callable[[str], bool] | None:

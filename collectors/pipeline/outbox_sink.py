@@ -23,6 +23,7 @@ from compileboard.collectors.contract.events import (
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent, Rejects
 from compileboard.collectors.fixes.recorded import SourceLines
 from compileboard.collectors.pipeline.source import EventBatch
+from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
 from compileboard.collectors.push.outbox import OutboxStream, Room
 from compileboard.collectors.push.sender import spawn_sender
 from compileboard.collectors.push.target import Target
@@ -55,15 +56,21 @@ GenerationOf = Callable[[Event], int | None]  # of an event of a trace log; of t
 
 
 class OutboxSink:
-    """The outbox as the sink of one run: a stream of its own, for as long as its recorder lives."""
+    """The outbox as the sink of one run: a stream of its own, for as long as its recorder lives.
 
-    def __init__(self, root: Path, run_id: str, target: Target, most_bytes: int) -> None:
+    `beside` takes the batches too: the database that a command reads of its own run.
+    """
+
+    def __init__(
+        self, root: Path, run_id: str, target: Target, most_bytes: int, beside: SqliteSink | None = None
+    ) -> None:
         self.root = root
         self.run_id = run_id
         self.target = target
         self.is_deleted = False  # a person deleted the run on the server: nothing more of it is written
         self.lost_count = 0  # events that there was no room for
         self.event_count = 0
+        self._beside = beside
         self._room = Room(root, most_bytes)
         self._stream = OutboxStream(root, run_id, uuid.uuid4().hex, target)
         self._checksum = 0
@@ -80,14 +87,19 @@ class OutboxSink:
             spawn_sender(root)
 
     @classmethod
-    def open(cls, root: Path, run_id: str, target: Target, most_bytes: int) -> OutboxSink:
-        """Begin a stream, and start the sender.
+    def open(
+        cls, root: Path, run_id: str, target: Target, most_bytes: int, database: str = "", patience_ms: int = 0
+    ) -> OutboxSink:
+        """Begin a stream, and start the sender; a database is opened beside it.
 
         Raises: StoreError in words.
         """
+        beside = SqliteSink.open(database, run_id, patience_ms=patience_ms) if database else None
         try:
-            return cls(root, run_id, target, most_bytes)
+            return cls(root, run_id, target, most_bytes, beside)
         except OSError as error:
+            if beside is not None:
+                beside.close()
             raise StoreError(
                 f"the outbox {root} cannot be written: {error.strerror or error}. Set COMPILEBOARD_HOME to a folder on "
                 "a local disk that may be written."
@@ -95,6 +107,8 @@ class OutboxSink:
 
     def ingest(self, batch: EventBatch) -> IngestResult:
         """Write a batch; events that there is no room for are counted."""
+        if self._beside is not None:
+            self._beside.ingest(batch)
         return self._write_events(batch.events, lambda _event: None)
 
     def _write_events(self, events: Sequence[Event], generation_of: GenerationOf) -> IngestResult:
@@ -171,6 +185,8 @@ class OutboxSink:
             self._write_mark(Beat(VERSION, self.lost_count))
         with suppress(OSError):
             spawn_sender(self.root)
+        if self._beside is not None:
+            self._beside.touch()
 
     def find_process(self, pid: int | None, first_us: int | None) -> str | None:
         """Find whose log it is: of the processes with that pid, the last that began before its first record."""
@@ -260,6 +276,8 @@ class OutboxSink:
     def close(self) -> None:
         """Release the stream; the sender takes it to its end."""
         self._stream.close()
+        if self._beside is not None:
+            self._beside.close()
 
 
 class LogOutbox:

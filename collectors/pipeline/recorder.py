@@ -46,13 +46,16 @@ Result = TypeVar("Result")
 
 
 def open_sink(manifest: Manifest, patience_ms: int) -> RunSink:
-    """Open where a run goes: its database, or the outbox.
+    """Open where a run goes: its database, or the outbox, with a database beside it if there is one.
 
     Raises: StoreError in words; TargetError if its server's address is none.
     """
     if not manifest.server:
         return SqliteSink.open(manifest.database, manifest.run_id, patience_ms=patience_ms)
-    return OutboxSink.open(outbox_root(os.environ), manifest.run_id, Target.of(manifest), manifest.outbox_bytes)
+    root, target = outbox_root(os.environ), Target.of(manifest)
+    return OutboxSink.open(
+        root, manifest.run_id, target, manifest.outbox_bytes, manifest.database, patience_ms=patience_ms
+    )
 
 
 class Recorder:
@@ -77,6 +80,7 @@ class Recorder:
             self._reject_fact(kind, trouble)
         self.faults = FaultWatch(folder)
         self._failed_tasks: set[str] = set()
+        self._end_events: list[Event] = []  # that are recorded: the end is told again when the spool goes
         self._beat_s = 0.0
         self._history_kept = False
 
@@ -190,7 +194,9 @@ class Recorder:
                     signal=m.signal,
                 )
             )
+        events = [event for event in events if event not in self._end_events]
         self._store(events)
+        self._end_events += events
         with suppress(StoreError):
             self._beside("search index", lambda: self.sink.index(INDEX_MOST_S), None)
         self.sink.save_run_rejects(self.source.reader.rejects)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.contract.events import CompileStarted, ConfigSeen, Event, Recompiled
@@ -17,7 +18,7 @@ from compileboard.collectors.sources.log_blocks import Readable
 from compileboard.collectors.sources.log_clock import LogClock
 from compileboard.collectors.sources.log_head import HEAD_BYTES, read_head
 from compileboard.collectors.sources.streams import SourceDamaged
-from compileboard.collectors.sources.trace_log import ReadStats, TraceLog
+from compileboard.collectors.sources.trace_log import PART_END, ReadStats, TraceLog
 from compileboard.collectors.store.ingest.frames import Generation
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
 from compileboard.collectors.store.ingest.source_files import LogRow
@@ -27,11 +28,29 @@ BATCH_BYTES = 8 << 20  # of texts
 BATCH_PARTS = 20_000  # of stacks and recompiles: each may be a row, and who else writes waits for a batch
 
 
+@dataclass(frozen=True)
+class RecordLines:
+    """The lines of a batch's records, by their offsets."""
+
+    lines: dict[int, int | None]
+
+    def __call__(self, event: Event) -> int | None:
+        """Return the line at which the event's record begins; its configs stand just behind it."""
+        begins = [offset for offset in self.lines if offset <= event.sequence]
+        return self.lines[max(begins)] if begins else None
+
+
 class TraceSource:
     """Batches of one log's events. What becomes of a record is said by `decode`, which the two kinds of logs refine."""
 
     def __init__(
-        self, file: Readable, imported: ImportedFile, clock: LogClock, decoder: Decoder, row: LogRow | None
+        self,
+        file: Readable,
+        imported: ImportedFile,
+        clock: LogClock,
+        decoder: Decoder,
+        row: LogRow | None,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
         self.file = imported
         self.offset_bytes = row.end_offset_bytes if row else 0
@@ -47,6 +66,7 @@ class TraceSource:
             start_offset=self.offset_bytes,
             stats=self._stats,
             texts=imported.payloads == "kept",
+            share=share,
         )
         self._lines: dict[int, int | None] = {}  # of the batch's records, by their offsets
         self._batch_rejects = Rejects()
@@ -59,9 +79,14 @@ class TraceSource:
             return
         events: list[Event] = []
         text_bytes = part_count = 0
-        self._lines.clear()
+        self._lines = {}
         try:
             for captured in self._log.read():
+                if captured is PART_END:
+                    yield self._batch(events, self._log.part_end)
+                    events, text_bytes, part_count, self.last_us = [], 0, 0, None
+                    self._lines = {}
+                    continue
                 made = self.decode(captured)
                 events += made
                 self._lines[captured.sequence] = self._log.line
@@ -72,9 +97,11 @@ class TraceSource:
                 if len(events) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES or part_count >= BATCH_PARTS:
                     yield self._batch(events, captured.sequence + 1)
                     events, text_bytes, part_count = [], 0, 0
-                    self._lines.clear()
+                    self._lines = {}
         except (SourceDamaged, EOFError) as error:
             self._stats.rejects.add("damaged_file", None, str(error))
+        if self._log.is_elsewhere:
+            return
         last = self._batch(events + self.closing_events(), max(self._stats.end_offset, self.offset_bytes))
         last.rejects.add_all(self.unread_beside)
         yield last
@@ -110,23 +137,19 @@ class TraceSource:
 
     def _batch(self, events: list[Event], end_bytes: int) -> EventBatch:
         stats = self._stats
+        begin_bytes = max(self.offset_bytes, self._log.part_begin)
         self._batch_rejects = Rejects(stats.rejects.by_kind)
         stats.rejects.by_kind = {}
         return EventBatch(
             events,
-            [Checkpoint(self.file.process_id, self.offset_bytes, end_bytes, stats.end_line - 1)],
+            [Checkpoint(self.file.process_id, begin_bytes, end_bytes, stats.end_line - 1)],
             self._batch_rejects.copy(),
             self.file,
             record_count=stats.records - self._stored_count,
             last_us=self.last_us,
             late=self.late_facts(),
-            line_of=self._line_of,
+            line_of=RecordLines(self._lines),
         )
-
-    def _line_of(self, event: Event) -> int | None:
-        """Return the line at which the event's record begins; its configs stand just behind it."""
-        begins = [offset for offset in self._lines if offset <= event.sequence]
-        return self._lines[max(begins)] if begins else None
 
 
 def _count_parts(event: Event) -> int:

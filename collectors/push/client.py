@@ -39,6 +39,7 @@ class ServerAnswer:
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: Mapping[str, Any]
+    content: bytes = b""
 
     @property
     def offset(self) -> int | None:
@@ -96,27 +97,27 @@ class Client:
         if body is not None:
             size_bytes = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
             named["Content-Length"] = str(size_bytes)
-        return self._ask(method, f"{self.target.base}/api/v1/{path}", body, named)
+        return self._ask(method, f"{self.target.base}/api/v1/{path}", body, named, MOST_ANSWER_BYTES)
 
-    def ask_health(self) -> ServerAnswer:
-        """Ask how the server is.
+    def ask_page(self, path: str, most_bytes: int = MOST_ANSWER_BYTES) -> ServerAnswer:
+        """Ask for what is at an address below the server's, up to a size.
 
         Raises: ServerAway.
         """
-        return self._ask("GET", f"{self.target.base}/healthz", None, {})
+        return self._ask("GET", f"{self.target.base}/{path}", None, {}, most_bytes)
 
     def _ask(
-        self, method: str, address: str, body: bytes | BinaryIO | None, headers: Mapping[str, str]
+        self, method: str, address: str, body: bytes | BinaryIO | None, headers: Mapping[str, str], most_bytes: int
     ) -> ServerAnswer:
         was_open = self._connection is not None
         try:
             try:
-                return self._send(method, address, body, headers)
+                return self._send(method, address, body, headers, most_bytes)
             except STALE:
                 self.close()
                 if not was_open or not isinstance(body, (bytes, type(None))):
                     raise
-                return self._send(method, address, body, headers)  # the server had closed what was kept open
+                return self._send(method, address, body, headers, most_bytes)  # what was kept open was closed there
         except ssl.SSLCertVerificationError as error:
             self.close()
             raise ServerAway(
@@ -128,23 +129,29 @@ class Client:
             raise ServerAway(f"{self.target.server} does not answer: {_describe(error)}") from None
 
     def _send(
-        self, method: str, address: str, body: bytes | BinaryIO | None, headers: Mapping[str, str]
+        self, method: str, address: str, body: bytes | BinaryIO | None, headers: Mapping[str, str], most_bytes: int
     ) -> ServerAnswer:
         connection = self._connection = self._connection or self._connect()
-        connection.request(method, address, body, {**self._headers, **headers})
+        try:
+            connection.request(method, address, body, {**self._headers, **headers})
+        except (BrokenPipeError, ConnectionResetError):
+            if body is None:
+                raise
+            # A body that is refused for its size is not read to its end: the answer may be there.
         response = connection.getresponse()
-        text = response.read(MOST_ANSWER_BYTES)
+        content = response.read(most_bytes)
         self.answer_count += 1
         if response.will_close or not response.isclosed():
             self.close()
         try:
-            answer = json.loads(text) if text else {}
+            answer = json.loads(content) if content else {}
         except (ValueError, RecursionError):
             answer = {}
         return ServerAnswer(
             response.status,
             {name.lower(): value for name, value in response.getheaders()},
             answer if isinstance(answer, dict) else {},
+            content,
         )
 
     def _connect(self) -> http.client.HTTPConnection:

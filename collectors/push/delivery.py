@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 from compileboard.collectors.push.client import Client, ServerAnswer, pack, quote_path
-from compileboard.collectors.push.outbox import OutboxStream, SentState, Waiting, find_text
-from compileboard.collectors.wire.lines import REQUEST_BYTES, checksum_of, list_digests, read_line
+from compileboard.collectors.push.losses import Losses, make_stand_in
+from compileboard.collectors.push.outbox import OutboxStream, SentState, Waiting
+from compileboard.collectors.push.refusals import OF_CONTENT, Refused, explain, find_value, refuse
+from compileboard.collectors.push.texts import TextDelivery, list_texts
+from compileboard.collectors.wire.lines import REQUEST_BYTES, WireError, checksum_of, read_line
 from compileboard.collectors.wire.marks import StreamEnd, dump_mark
 
-MOST_DIGESTS = 500  # in one question
 LONG_PAUSE_S = 600.0  # before what cannot be imported is sent again
-
-
-class Refused(Exception):
-    """The server does not take what was sent. `pause_s` is how long it asks to wait."""
-
-    def __init__(self, words: str, status: int, pause_s: float = 0.0) -> None:
-        super().__init__(words)
-        self.pause_s = pause_s
-        self.is_token = status in (401, 403)
-        self.is_deleted = status == 410
-        self.is_of_one = status in (400, 403, 404, 409, 410, 413, 426)  # other runs may be taken
 
 
 @dataclass
@@ -44,7 +33,9 @@ class StreamDelivery:
         self.waiting = waiting
         self._path = f"runs/{quote_path(waiting.run_id)}/streams/{quote_path(waiting.name)}"
         self._state: SentState | None = None  # None: to be asked for
-        self._sent_texts: list[Path] = []  # to be deleted when the lines that name them are stored
+        self._refused_offset = -1  # of a line that was refused once
+        self.losses = Losses(waiting.read_sent().lost_count)
+        self._texts = TextDelivery(waiting, self.losses)
 
     def forget(self) -> None:
         """Drop what is known of the server: a request failed, and may have been stored."""
@@ -66,8 +57,8 @@ class StreamDelivery:
                 return Sent()
             self.waiting.delete()  # a torn last line is nobody's: what died wrote it
             return Sent(is_done=True)
-        self._send_texts(client, lines)
-        return self._send_lines(client, lines, is_written)
+        self._texts.send(client, list_texts(lines))
+        return self._send_lines(client, lines, self._state, is_written)
 
     def _ask_state(self, client: Client) -> SentState | None:
         """Return how far the server has the stream, None where it has another than this one."""
@@ -86,7 +77,10 @@ class StreamDelivery:
     def _check_state(self, stored: SentState) -> SentState | None:
         """Compare what the server has with the same bytes here, as far as they are here."""
         known = self.waiting.read_sent()
-        if stored == known or (stored.offset == 0 and self._begins_at(0)):
+        is_known = (stored.offset, stored.checksum) == (known.offset, known.checksum)
+        if stored.offset == 0:
+            self.losses.line_count = 0  # they will be refused again
+        if is_known or (stored.offset == 0 and self._begins_at(0)):
             return stored
         offset, checksum = (known.offset, known.checksum) if known.offset <= stored.offset else (0, 0)
         if not self._begins_at(offset):
@@ -100,7 +94,7 @@ class StreamDelivery:
             checksum, offset = checksum_of(lines, checksum), offset + len(lines)
         if checksum != stored.checksum:
             return None
-        self.waiting.write_sent(stored)
+        self.waiting.write_sent(replace(stored, lost_count=self.losses.line_count))
         return stored
 
     def _begins_at(self, offset: int) -> bool:
@@ -116,46 +110,24 @@ class StreamDelivery:
         self.waiting.delete()
         return True
 
-    def _send_texts(self, client: Client, lines: bytes) -> None:
-        digests = list_texts(lines)
-        for first in range(0, len(digests), MOST_DIGESTS):
-            self._offer_texts(client, digests[first : first + MOST_DIGESTS])
-
-    def _offer_texts(self, client: Client, digests: list[str]) -> None:
-        """Send those of some texts that the server lacks and that are still here; tell it which are not."""
-        folder, run_id = self.waiting.folder, self.waiting.run_id
-        missing = self._ask_missing(client, {"digests": digests, "run": run_id, "dropped": []})
-        dropped = []
-        for digest in missing:
-            path = find_text(folder, digest)
-            try:
-                body = path.read_bytes() if path is not None else None
-            except OSError:
-                body = None
-            if path is None or body is None:
-                dropped.append(digest)
-                continue
-            headers = {"Content_Encoding": "gzip"} if path.suffix == ".gz" else {}
-            answer = client.ask("PUT", f"texts/{digest}", body, **headers, Content_Type="application/octet-stream")
-            if answer.status not in (200, 201, 204):
-                self._check_refusal(answer)
-        if dropped:
-            self._ask_missing(client, {"digests": [], "run": run_id, "dropped": dropped})
-        for digest in digests:
-            if (path := find_text(folder, digest)) is not None:
-                self._sent_texts.append(path)
-
-    def _ask_missing(self, client: Client, question: dict[str, Any]) -> list[str]:
-        body = json.dumps(question).encode()
-        answer = client.ask("POST", "texts/missing", body, Content_Type="application/json")
-        if answer.status != 200:
+    def _send_lines(self, client: Client, lines: bytes, state: SentState, is_written: bool) -> Sent:
+        answer = self._patch(client, lines, state)
+        if self._state is not None:
+            return Sent(len(lines))
+        if answer.status in OF_CONTENT:
+            return self._send_less(client, lines, state, answer, is_written)
+        if answer.status == 409:
+            if find_value(answer, "restart", bool):
+                return Sent(is_done=self._restart(is_written))
+            if missing := find_value(answer, "missing", list):
+                self._texts.send(client, [str(digest) for digest in missing])
+            return Sent()  # a gap: the next step asks where to go on
+        if answer.status not in (200, 204):
             self._check_refusal(answer)
-        asked = set(question["digests"])
-        return [digest for digest in _find(answer, "missing", list) or [] if digest in asked]
+        return Sent()
 
-    def _send_lines(self, client: Client, lines: bytes, is_written: bool) -> Sent:
-        assert self._state is not None
-        state = self._state
+    def _patch(self, client: Client, lines: bytes, state: SentState) -> ServerAnswer:
+        """Send lines that go on at a state; where the answer is that all are stored, the next state is known."""
         self._state = None  # until the answer is here, nothing is known
         body, headers = pack(lines)
         answer = client.ask(
@@ -167,25 +139,37 @@ class StreamDelivery:
             Content_Type="application/offset+octet-stream",
             **headers,
         )
-        if answer.status in (200, 204) and answer.offset is not None:
-            end = state.offset + len(lines)
-            if answer.offset == end:
-                self._state = SentState(end, checksum_of(lines, state.checksum))
-                self.waiting.write_sent(self._state)
-            for path in self._sent_texts:
-                path.unlink(missing_ok=True)
-            self._sent_texts.clear()
-            return Sent(len(lines))
-        if answer.status == 409:
-            if _find(answer, "restart", bool):
-                return Sent(is_done=self._restart(is_written))
-            if missing := _find(answer, "missing", list):
-                self._offer_texts(client, [str(digest) for digest in missing][:MOST_DIGESTS])
-            return Sent()  # a gap: the next step asks where to go on
-        if answer.status == 460:
-            return Sent()
-        self._check_refusal(answer)
-        return Sent()
+        end = state.offset + len(lines)
+        if answer.status in (200, 204) and answer.offset == end:
+            self._state = SentState(end, checksum_of(lines, state.checksum), lost_count=self.losses.line_count)
+            self.waiting.write_sent(self._state)
+            self._texts.delete(list_texts(lines))
+        return answer
+
+    def _send_less(
+        self, client: Client, lines: bytes, state: SentState, refusal: ServerAnswer, is_written: bool
+    ) -> Sent:
+        """Send the first half of lines that were refused; in the place of one that is refused twice alone, its loss.
+
+        Raises: Refused at the first time, or if that is refused as well: then it is not for what the line holds, and
+        nothing is lost.
+        """
+        if lines.count(b"\n") > 1:
+            half = lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.index(b"\n") + 1
+            return self._send_lines(client, lines[:half], state, is_written)
+        words = explain(refusal)
+        stand_in = make_stand_in(lines, self.waiting.name, self.losses.line_count + 1, words)
+        if stand_in is None or self._refused_offset != state.offset:
+            self._refused_offset = state.offset
+            raise refuse(refusal)
+        self.losses.line_count += 1
+        self._patch(client, stand_in, state)
+        if self._state is None:
+            self.losses.line_count -= 1
+            raise refuse(refusal)
+        self.losses.words = words
+        self._texts.delete(list_texts(lines))
+        return Sent(len(lines))
 
     def _check_refusal(self, answer: ServerAnswer) -> None:
         """Raises: Refused; what waits of a deleted or pruned run goes, and nothing more of it is written."""
@@ -193,43 +177,7 @@ class StreamDelivery:
             self.waiting.write_stop("deleted")
         elif answer.status == 410:
             self.waiting.delete()
-        raise Refused(explain(answer), answer.status, answer.pause_s)
-
-
-def explain(answer: ServerAnswer) -> str:
-    """Return what a refusal means and what to do, with the server's own words."""
-    actions = {
-        401: "the token is missing, wrong, expired or revoked; make one on the server with `token create`",
-        403: "the token lacks the scope `ingest`, or another token began this stream",
-        404: "there is no such address; is it a CompileBoard server of this version?",
-        410: "the run was deleted or pruned on the server",
-        426: "the server is older than this collector; upgrade the server",
-        507: "the server's disk is full",
-    }
-    if 300 <= answer.status < 400:
-        return (
-            f"the server redirects to {answer.headers.get('location', 'another address')[:200]}; give that to --server"
-        )
-    action = actions.get(answer.status)
-    return f"{action} ({answer.describe()})" if action else f"the server answers {answer.describe()}"
-
-
-def _find(answer: ServerAnswer, name: str, kind: type) -> Any:
-    """Return a value of an answer, at its top or in its `data`."""
-    data = answer.body.get("data")
-    for body in (answer.body, data):
-        if isinstance(body, dict) and isinstance(body.get(name), kind):
-            return body[name]
-    return None
-
-
-def list_texts(lines: bytes) -> list[str]:
-    """List the texts that lines leave to be sent by content, each once, in their order."""
-    digests: dict[str, None] = {}
-    for line in lines.splitlines():
-        if b'"texts":' in line or b'"pieces":' in line:
-            digests.update(dict.fromkeys(list_digests(read_line(line))))
-    return list(digests)
+        raise refuse(answer)
 
 
 def read_lines(waiting: Waiting) -> Iterator[bytes]:
@@ -250,9 +198,9 @@ def copy_stream(waiting: Waiting) -> None:
     checksum = 0
     try:
         for line in read_lines(waiting):
-            body = read_line(line)
-            if body.get("mark") == StreamEnd.MARK:
-                line = dump_mark(StreamEnd(writer.size_bytes, checksum, int(body.get("lost_count", 0))))
+            lost_count = _read_end(line)
+            if lost_count is not None:
+                line = dump_mark(StreamEnd(writer.size_bytes, checksum, lost_count))
             if writer.append([line]) != 1:
                 raise OSError(28, "the disk is full")
             checksum = checksum_of(line, checksum)
@@ -260,11 +208,24 @@ def copy_stream(waiting: Waiting) -> None:
         writer.close()
 
 
+def _read_end(line: bytes) -> int | None:
+    """Return how many events the end of a stream tells as lost; None of any other line."""
+    try:
+        body = read_line(line)
+    except WireError:
+        return None
+    return int(body.get("lost_count", 0)) if body.get("mark") == StreamEnd.MARK else None
+
+
 class BundleDelivery:
-    """The delivery of one bundle: an import of the server's, asked after until it ends."""
+    """The delivery of one bundle: an import of the server's, asked after until it ends.
+
+    One that is refused for what it holds, or cannot be imported, three times is set aside until somebody pushes.
+    """
 
     def __init__(self, waiting: Waiting) -> None:
         self.waiting = waiting
+        self.losses = Losses()
 
     def forget(self) -> None:
         """Do nothing: the outbox has all that is known."""
@@ -276,34 +237,40 @@ class BundleDelivery:
         """
         waiting, state = self.waiting, self.waiting.read_sent()
         if state.import_id is None:
-            return self._send(client)
+            return self._send(client, state)
         answer = client.ask("GET", f"imports/{quote_path(state.import_id)}")
         if answer.status == 404:  # it is not listed any more: sent again, a run that is there adds nothing
             waiting.write_sent(replace(state, import_id=None))
             return Sent()
         if answer.status != 200:
-            raise Refused(explain(answer), answer.status, answer.pause_s)
-        import_state = _find(answer, "state", str)
+            raise refuse(answer)
+        import_state = find_value(answer, "state", str)
         if import_state not in ("done", "failed"):
             return Sent()
         if import_state == "failed":
-            waiting.write_sent(replace(state, import_id=None))
-            words = _find(answer, "message", str) or answer.describe()
-            raise Refused(f"the server could not import it: {words}", 400, LONG_PAUSE_S)
+            words = find_value(answer, "message", str) or answer.describe()
+            raise self._count_refusal(state, Refused(f"the server could not import it: {words}", 400, LONG_PAUSE_S))
         waiting.delete()
         return Sent(is_done=True)
 
-    def _send(self, client: Client) -> Sent:
+    def _send(self, client: Client, state: SentState) -> Sent:
         waiting = self.waiting
         size_bytes = waiting.measure()
         with waiting.bundle.open("rb") as file:
             path = f"imports?filename={quote_path(waiting.run_id)}.db"
             answer = client.ask("POST", path, file, Content_Type="application/octet-stream")
-        import_id = _find(answer, "id", str)
+        import_id = find_value(answer, "id", str)
+        if answer.status in OF_CONTENT:
+            raise self._count_refusal(state, Refused(explain(answer), answer.status, LONG_PAUSE_S))
         if answer.status not in (200, 202) or import_id is None:
-            raise Refused(explain(answer), answer.status, answer.pause_s)
-        waiting.write_sent(SentState(import_id=import_id))
+            raise refuse(answer)
+        waiting.write_sent(replace(state, import_id=import_id))
         return Sent(size_bytes)
+
+    def _count_refusal(self, state: SentState, refused: Refused) -> Refused:
+        counted = replace(state, import_id=None, refused_count=state.refused_count + 1)
+        self.waiting.write_sent(replace(counted, refused_us=time.time_ns() // 1000, refusal=str(refused)))
+        return refused
 
 
 def open_delivery(waiting: Waiting) -> StreamDelivery | BundleDelivery:

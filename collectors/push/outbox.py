@@ -23,6 +23,8 @@ SEGMENT_BYTES = 16 << 20  # what the server has of a stream goes segment by segm
 MEASURE_S = 1.0
 EVENTS, TEXTS, BUNDLE = ".events", "texts", ".bundle"
 STOPS = ("restart", "deleted")
+WAKE_NAME = "sender.wake"
+MOST_REFUSALS = 3  # of a bundle, or a text
 
 
 def outbox_root(environment: Mapping[str, str]) -> Path:
@@ -208,6 +210,14 @@ def add_bundle(root: Path, run_id: str, bundle: Path, target: Target) -> None:
     os.close(_make_description(folder, name, {**asdict(target), "kind": "bundle"}))
 
 
+def read_wake(root: Path) -> int:
+    """Return when somebody last asked for a try at once, in microseconds."""
+    try:
+        return (root / WAKE_NAME).stat().st_mtime_ns // 1000
+    except OSError:
+        return 0
+
+
 def find_text(folder: Path, digest: str) -> Path | None:
     """Return the file of a text that waits, None if it was sent or dropped."""
     for name in (f"{digest}.gz", digest):
@@ -228,11 +238,18 @@ def read_stop(folder: Path, stream_id: str) -> str | None:
 
 @dataclass(frozen=True)
 class SentState:
-    """How far a stream was sent: bytes and their CRC-32; of a bundle the import that it became."""
+    """How far a stream was sent: bytes and their CRC-32, and the lines of them that the server refused.
+
+    Of a bundle the import that it became, or how often, when and why it was refused.
+    """
 
     offset: int = 0
     checksum: int = 0
+    lost_count: int = 0
     import_id: str | None = None
+    refused_count: int = 0
+    refused_us: int = 0
+    refusal: str | None = None
 
 
 @dataclass(frozen=True)
@@ -304,11 +321,16 @@ class Waiting:
                 data += file.readline()
         return data[: data.rfind(b"\n") + 1]
 
+    def is_set_aside(self) -> bool:
+        """Return True for a bundle that the server refused too often, until somebody wants another try."""
+        state = self.read_sent()
+        return state.refused_count >= MOST_REFUSALS and state.refused_us > read_wake(self.folder.parent)
+
     def read_sent(self) -> SentState:
         """Return how far it was sent; from its beginning where that is not known."""
         try:
             body = json.loads((self.folder / f"{self.name}.sent").read_text(encoding="ascii"))
-            return SentState(int(body["offset"]), int(body["checksum"]), body.get("import_id"))
+            return SentState(**body)
         except (OSError, ValueError, TypeError, KeyError):
             return SentState()
 
@@ -352,13 +374,17 @@ def list_waiting(root: Path) -> Iterator[Waiting]:
     except OSError:
         return
     for folder in folders:
-        described = []
-        for path in folder.glob("[!.]*.json"):
-            with suppress(OSError, ValueError, TypeError, KeyError):
-                body = json.loads(path.read_text(encoding="utf-8"))
-                kind = "bundle" if body["kind"] == "bundle" else "stream"
-                target = Target(str(body["server"]), str(body["token_file"]), bool(body["insecure"]))
-                waiting = Waiting(folder, path.name.removesuffix(".json"), kind, target)
-                described.append((path.stat().st_mtime_ns, waiting.name, waiting))
-        for _, _, waiting in sorted(described):
-            yield waiting
+        yield from list_run(folder)
+
+
+def list_run(folder: Path) -> list[Waiting]:
+    """List what waits of one run, in the order in which it began."""
+    described = []
+    for path in folder.glob("[!.]*.json"):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            body = json.loads(path.read_text(encoding="utf-8"))
+            kind = "bundle" if body["kind"] == "bundle" else "stream"
+            target = Target(str(body["server"]), str(body["token_file"]), bool(body["insecure"]))
+            waiting = Waiting(folder, path.name.removesuffix(".json"), kind, target)
+            described.append((path.stat().st_mtime_ns, waiting.name, waiting))
+    return [waiting for _, _, waiting in sorted(described)]

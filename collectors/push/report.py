@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compileboard.collectors.push.outbox import TEXTS, list_waiting, measure_bytes, outbox_root
-from compileboard.collectors.push.sender import WAKE_NAME, is_deleted, is_sending, read_status, spawn_sender
+from compileboard.collectors.push.outbox import TEXTS, WAKE_NAME, list_waiting, measure_bytes, outbox_root
+from compileboard.collectors.push.sender import is_deleted, is_sending, read_losses, read_status, spawn_sender
 from compileboard.collectors.push.target import Target
 
 STEP_S = 0.05
@@ -56,7 +56,7 @@ def list_waiting_runs(root: Path) -> list[WaitingRun]:
             *key,
             is_written=item.is_written() or bool(before and before.is_written),
             waiting_bytes=lines_bytes + texts_bytes + (before.waiting_bytes if before else 0),
-            error=read_status(root, item.target, item.run_id).error,
+            error=item.read_sent().refusal or read_status(root, item.target, item.run_id).error,
             has_sender=has_sender,
         )
     return list(runs.values())
@@ -84,12 +84,16 @@ def describe_delivery(root: Path, run_id: str, target: Target) -> str:
     if is_deleted(root, run_id):
         return _describe_deleted(run_id, target)
     if is_delivered:
-        return f"pushed to {target.run_page(run_id)}"
+        return _describe_pushed(root, run_id, target)
     waiting_bytes = sum(run.waiting_bytes for run in list_waiting_runs(root) if run.run_id == run_id)
     error = read_status(root, target, run_id).error
     why = f"; {error}" if error else ""
     size = describe_size(waiting_bytes)
     return f"{size} of run {run_id} wait in {root} and are sent when {target.server} takes them{why}"
+
+
+def _describe_pushed(root: Path, run_id: str, target: Target) -> str:
+    return "; ".join(filter(None, [f"pushed to {target.run_page(run_id)}", read_losses(root, run_id)]))
 
 
 def _describe_deleted(run_id: str, target: Target) -> str:
@@ -111,7 +115,7 @@ def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: 
         if is_deleted(root, run_id):
             print_line(_describe_deleted(run_id, target))
         elif is_delivered:
-            print_line(f"pushed to {target.run_page(run_id)}")
+            print_line(_describe_pushed(root, run_id, target))
         else:
             left.append(run_id)
     if left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -18,9 +19,16 @@ from compileboard.collectors.store.errors import StoreFull
 
 
 def bundle_runs(
-    database: str, root: Path, config: RunConfig, print_line: Callable[[str], None], prefixes: Sequence[str] = ()
+    database: str,
+    root: Path,
+    config: RunConfig,
+    print_line: Callable[[str], None],
+    prefixes: Sequence[str] = (),
+    queue_more: Callable[[sqlite3.Connection, str], int] = lambda reader, run_id: 0,
 ) -> Iterator[str]:
     """Put the runs of a database that the server lacks into the outbox, all or those whose id begins so; yield each.
+
+    Of a run that the server has, `queue_more` queues what was found out since, and returns how many answers that are.
 
     Raises: StoreError, ValueError if no run begins so, OSError.
     """
@@ -35,7 +43,11 @@ def bundle_runs(
             if row["state"] == "running":
                 print_line(f"run {run_id} is still being recorded; push it when it has ended")
             elif _is_known(client, run_id):
-                print_line(f"run {run_id} is at {target.run_page(run_id)} already")
+                count = queue_more(reader, run_id)
+                more = f"; {count} answer{'' if count == 1 else 's'} about its repros are sent" if count else ""
+                print_line(f"run {run_id} is at {target.run_page(run_id)} already{more}")
+                if count:
+                    yield run_id
             else:
                 root.mkdir(parents=True, mode=0o700, exist_ok=True)
                 with tempfile.TemporaryDirectory(prefix=".bundle-", dir=root) as folder:

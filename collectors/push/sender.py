@@ -15,17 +15,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from compileboard.collectors.push.client import Client, ServerAway
-from compileboard.collectors.push.delivery import BundleDelivery, Refused, StreamDelivery, open_delivery
-from compileboard.collectors.push.outbox import Waiting, list_waiting
+from compileboard.collectors.push.delivery import BundleDelivery, StreamDelivery, open_delivery
+from compileboard.collectors.push.outbox import Waiting, list_waiting, read_wake
+from compileboard.collectors.push.refusals import Refused
 from compileboard.collectors.push.target import Target, TargetError
 from compileboard.start import own_command
 
 IDLE_S, LINGER_S = 0.25, 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
 GIVE_UP_S = 24 * 3600.0  # without an answer and without a writer; the next command starts it again
-MOST_DELETED = 100  # that its status names
+MOST_NAMED = 100  # runs that were deleted, or lost something, in its status
 LOCK_TRIES, LOCK_PAUSE_S = 5, 0.02
-LOCK_NAME, STATUS_NAME, WAKE_NAME = "sender.lock", "sender.json", "sender.wake"
+LOCK_NAME, STATUS_NAME = "sender.lock", "sender.json"
 
 
 @dataclass
@@ -98,8 +99,9 @@ class Sender:
         self._shipments: dict[Waiting, Shipment] = {}
         self._refused: dict[str, ServerStatus] = {}  # runs that a server refused, though it takes others
         self._deleted: dict[str, None] = {}  # runs that the server had deleted
+        self._lost: dict[str, str] = {}  # what of runs the server refused for what it holds
         self._written_status = ""
-        self._woken_ns = self._read_wake()
+        self._woken_us = read_wake(root)
         (root / STATUS_NAME).unlink(missing_ok=True)  # what another process met may be over
 
     def run(self, sleep: Callable[[float], None] = time.sleep) -> bool:
@@ -129,8 +131,8 @@ class Sender:
     def step(self, waiting: list[Waiting]) -> bool:
         """Send one request of each that waits, where its server is due; return True if anything was sent."""
         has_sent = False
-        if (woken_ns := self._read_wake()) != self._woken_ns:
-            self._woken_ns = woken_ns
+        if (woken_us := read_wake(self.root)) != self._woken_us:
+            self._woken_us = woken_us
             for line in self._lines.values():
                 line.pause = Pause()
             for shipment in self._shipments.values():
@@ -138,7 +140,7 @@ class Sender:
         for item in waiting:
             line = self._lines.setdefault(item.target, Line(item.target))
             shipment = self._shipments.setdefault(item, Shipment(open_delivery(item)))
-            if line.pause.is_over() and shipment.pause.is_over():
+            if line.pause.is_over() and shipment.pause.is_over() and not item.is_set_aside():
                 has_sent |= self._send(item, shipment, line)
         for item in self._shipments.keys() - set(waiting):
             del self._shipments[item]
@@ -146,19 +148,14 @@ class Sender:
         self._write_status()
         return has_sent
 
-    def _read_wake(self) -> int:
-        """Return when somebody last asked for a try at once."""
-        try:
-            return (self.root / WAKE_NAME).stat().st_mtime_ns
-        except OSError:
-            return 0
-
     def _send(self, waiting: Waiting, shipment: Shipment, line: Line) -> bool:
         status, now_us = line.status, time.time_ns() // 1000
         try:
             client = line.open(self._environment)
             before_count = client.answer_count
             sent = shipment.delivery.step(client)
+            if lost := shipment.delivery.losses.describe():
+                self._lost[waiting.run_id] = lost
             if client.answer_count > before_count:
                 line.pause = shipment.pause = Pause()
                 status.answered_us, status.error, line.wants_token = now_us, None, False
@@ -188,8 +185,11 @@ class Sender:
         return False
 
     def _is_hopeless(self, waiting: list[Waiting]) -> bool:
-        """Return True if the server takes no token that this process has: a later command may have another."""
-        return all(not item.target.token_file and self._lines[item.target].wants_token for item in waiting)
+        """Return True if all is set aside, or waits for a token that only a later command may have."""
+        return all(
+            item.is_set_aside() or (not item.target.token_file and self._lines[item.target].wants_token)
+            for item in waiting
+        )
 
     def _write_status(self) -> None:
         text = json.dumps(
@@ -197,7 +197,8 @@ class Sender:
                 "pid": os.getpid(),
                 "servers": {_key_of(line.target): asdict(line.status) for line in self._lines.values()},
                 "runs": {run_id: asdict(status) for run_id, status in self._refused.items()},
-                "deleted": list(self._deleted)[-MOST_DELETED:],
+                "deleted": list(self._deleted)[-MOST_NAMED:],
+                "lost": dict(list(self._lost.items())[-MOST_NAMED:]),
             }
         )
         if text == self._written_status:
@@ -230,6 +231,15 @@ def is_deleted(root: Path, run_id: str) -> bool:
         return run_id in json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["deleted"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def read_losses(root: Path, run_id: str) -> str | None:
+    """Return what of a run the server refused for what it holds, None where nothing was."""
+    try:
+        lost = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["lost"].get(run_id)
+        return None if lost is None else str(lost)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _take_lock(root: Path) -> int | None:

@@ -43,9 +43,10 @@ def describe_repro(repro: Repro) -> str:
     if repro.distrust is not None:
         lines += ["", f"  Not your own code: {repro.distrust}. It runs only with --trust."]
     short = repro.id if repro.id is not None else str(repro.path or repro.name)
+    words = ["repro", "run", short, *(["--server", repro.server.server] if repro.server is not None else [])]
     arguments = {"database": repro.database} if repro.database is not None else {}
     trust = " --trust" if repro.distrust is not None else ""
-    lines += ["", "  " + collector_command("repro", "run", short, **arguments) + trust]
+    lines += ["", "  " + collector_command(*words, **arguments) + trust]
     return "\n".join(lines)
 
 

@@ -7,18 +7,23 @@ archive, an exported file), is marked: it runs only with `--trust`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path, PurePath, PurePosixPath
+from typing import IO, TypeVar
 
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, dump_manifest
 from compileboard.collectors.formats.repro_archive import BadArchive, is_archive, read_archive
 from compileboard.collectors.formats.repro_script import is_exported, read_script
 from compileboard.collectors.formats.torch_repro import NoTorchRepro, parse_torch_script
 from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.sources.discovery import LogSource, find_sources
+from compileboard.collectors.sources.streams import NoSuchLog, SourceDamaged
 from compileboard.collectors.spool.folders import home
 from compileboard.collectors.spool.own_repros import is_own_repro
 
+AnyPath = TypeVar("AnyPath", bound=PurePath)
 SCRIPT_NAMES = ("minifier_launcher.py", "repro.py", "fx_graph_runnable.py", "fx_graph_runnable.txt")
 MOST_SCRIPTS = 2_000  # looked at in a folder
 
@@ -28,11 +33,7 @@ def load_repro(name: str, database: str, environment: Mapping[str, str]) -> Repr
 
     Raises: NotRunnable in a sentence; StoreError.
     """
-    if os.path.lexists(name):
-        return load_path(Path(name))
-    if _looks_like_path(name):
-        raise NotRunnable(f"there is no file {name!a}; expected an id of the dashboard, a file or a folder")
-    return load_stored(name, database, environment)
+    return load_path(Path(name)) if is_path(name) else load_stored(name, database, environment)
 
 
 def load_path(path: Path) -> Repro:
@@ -41,6 +42,8 @@ def load_path(path: Path) -> Repro:
     Raises: NotRunnable.
     """
     shown = ascii(str(path))
+    if not os.path.lexists(path):
+        raise NotRunnable(f"there is no file {shown}; expected an id of the dashboard, a file or a folder")
     try:
         if path.is_dir():
             path = _find_script(path)
@@ -50,15 +53,37 @@ def load_path(path: Path) -> Repro:
             head = file.read(4)
             file.seek(0)
             if is_archive(head):
-                parts = read_archive(file)
-                distrust = f"{shown} is an archive, which was made to travel"
-                return Repro(*parts, name=str(path), path=str(path), distrust=distrust)
+                return _load_archive(path, file)
             body = file.read(4 * MOST_PROGRAM_CHARS + 1)
     except BadArchive as error:
         raise NotRunnable(f"{shown}: {error}") from None
     except OSError as error:
         raise NotRunnable(f"{shown} cannot be read: {error.strerror or error}") from None
     return _load_script(path, body)
+
+
+def _load_archive(path: Path, file: IO[bytes]) -> Repro:
+    """Return the repro of an archive of ours, or of one of a folder that torch left, as its `upload_tar` has it.
+
+    Raises: NotRunnable; BadArchive, OSError.
+    """
+    distrust = f"{str(path)!a} is an archive, which was made to travel"
+    try:
+        return Repro(*read_archive(file), name=str(path), path=str(path), distrust=distrust)
+    except BadArchive:
+        packed: dict[PurePath, LogSource] = {}
+        with suppress(NoSuchLog, SourceDamaged):
+            packed = {
+                PurePosixPath(script.label.rpartition(": ")[2]): script for script in find_sources(str(path)).repros
+            }
+        if not packed:
+            raise
+    try:
+        with packed[_choose_script(list(packed), path)].open() as script:
+            body = script.read(4 * MOST_PROGRAM_CHARS + 1)
+    except (NoSuchLog, SourceDamaged) as error:
+        raise NotRunnable(f"{str(path)!a} cannot be read: {error}") from None
+    return replace(_load_script(path, body), distrust=distrust)
 
 
 def _load_script(path: Path, body: bytes) -> Repro:
@@ -105,6 +130,14 @@ def _find_script(folder: Path) -> Path:
         scripts += [Path(root, name) for name in sorted(files) if name.endswith(".py") or name in SCRIPT_NAMES]
         if len(scripts) > MOST_SCRIPTS:
             break
+    return _choose_script(scripts, folder)
+
+
+def _choose_script(scripts: Sequence[AnyPath], folder: Path) -> AnyPath:
+    """Return torch's launcher among scripts, else its smallest checkpoint.
+
+    Raises: NotRunnable if there is none, or several.
+    """
     checkpoints = [path for path in scripts if path.stem.isdigit() and path.parent.name == "checkpoints"]
     named = sorted(
         (path for path in scripts if path.name in SCRIPT_NAMES), key=lambda path: SCRIPT_NAMES.index(path.name)
@@ -117,7 +150,8 @@ def _find_script(folder: Path) -> Path:
     same = [path for path in chosen if path.name == chosen[0].name]
     if named and len(same) > 1:
         names = ", ".join(ascii(str(path)) for path in same[:3])
-        raise NotRunnable(f"{str(folder)!a} has {len(same)} repros; name one of them: {names}")
+        ask = "name" if folder.is_dir() else "unpack it and name"
+        raise NotRunnable(f"{str(folder)!a} has {len(same)} repros; {ask} one of them: {names}")
     return chosen[0]
 
 
@@ -134,8 +168,9 @@ def _distrust_file(path: Path) -> str | None:
     return None
 
 
-def _looks_like_path(name: str) -> bool:
-    return "/" in name or name.endswith((".py", ".gz", ".tgz", ".tar", ".txt"))
+def is_path(name: str) -> bool:
+    """Return True for a file or a folder, also one that is not there; False for an id."""
+    return os.path.lexists(name) or "/" in name or name.endswith((".py", ".gz", ".tgz", ".tar", ".txt"))
 
 
 def load_stored(name: str, database: str, environment: Mapping[str, str]) -> Repro:

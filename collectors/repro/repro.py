@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from compileboard.collectors.contract.repros import ReproInput, ReproManifest
+from compileboard.collectors.contract.run_config import RunConfig
 
 
 class NotRunnable(ValueError):
@@ -39,6 +40,8 @@ class Repro:
     name: str = "the repro"  # for people: the id or the file
     id: str | None = None  # content id in `database`
     database: str | None = None  # that it was loaded from
+    server: RunConfig | None = None  # the settings of the server that it was loaded from
+    run_id: str | None = None  # on that server
     path: str | None = None  # the file or folder that it was loaded from
     storage_folder: str | None = None  # torch's content store, with the values of a script of torch's
     storage_hashes: Mapping[int, str] = field(default_factory=dict)  # in it, by number of the storage

@@ -18,7 +18,7 @@ from compileboard.collectors.store.repros import ReproResult, save_result
 
 
 def save_answer(repro: Repro, result: ReproResult) -> str:
-    """Save what a command answered, and return where: the database, or a file in `<file>.repro/`.
+    """Save what a command answered of a repro of this machine, in its database or in `<file>.repro/`; return where.
 
     Raises: StoreError, OSError.
     """

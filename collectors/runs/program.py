@@ -112,6 +112,13 @@ def check_program(command: list[str], environment: Mapping[str, str]) -> None:
     raise CannotRun(f"there is no program {word!r}", NOT_FOUND)
 
 
+def end_as_interrupted() -> None:
+    """End on SIGTERM and SIGHUP as on Ctrl-C: what is finished is kept, and no child is left behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
 def run_program(
     command: list[str], environment: Mapping[str, str], beat: Callable[[], None], **streams: Any
 ) -> ProgramExit:

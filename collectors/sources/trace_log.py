@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b, md5
@@ -34,12 +35,14 @@ PREFIX = re.compile(
 _NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
 _NUMBERS = frozenset(("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt"))
 _PLAIN_SPAN = re.compile(  # envelope and all: most of a log's records
-    rb"V\d{4} \d\d:\d\d:\d\d\.\d{6} +(?P<pid>\d{1,20}) [^\]{\n]*\] "
+    rb"V(?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) +(?P<pid>\d{1,20}) [^\]{\n]*\] "
     rb'\{"chromium_event": \{\}(?:, "rank": (?P<rank>\d{1,9}))?'
     rb'(?:, "frame_id": (?P<frame_id>\d{1,9}), "frame_compile_id": (?P<again>\d{1,9}),'
-    rb' "attempt": (?P<attempt>\d{1,9}))?, "has_payload": "[0-9a-f]{32}"\}\n\t' + PLAIN_PATTERN + rb"\n"
+    rb' "attempt": (?P<attempt>\d{1,9}))?, "has_payload": "(?P<digest>[0-9a-f]{32})"\}\n\t' + PLAIN_PATTERN + rb"\n"
 )
 _LEFT_OUT = Logged(state="left_out")
+PART_BYTES = 16 << 20
+PART_END = Captured("", -1, 0, "")  # stands where another reader of the same log goes on
 _MOST_PID = 2**32  # above it is a thread's number
 
 
@@ -70,7 +73,8 @@ class _Segment:
 class TraceLog:
     """One log, which may grow: `read` again yields what came since.
 
-    Without `texts`, the text of a record is read where `needs_payload` says that more is made of it.
+    Without `texts`, the text of a record is read where `needs_payload` says that more is made of it. Several readers
+    of one log each have a `share`, number and count: they take its parts in turn.
     """
 
     def __init__(
@@ -82,7 +86,13 @@ class TraceLog:
         start_offset: int = 0,
         stats: ReadStats | None = None,
         texts: bool = True,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
+        self.part = 0  # that was read last, of this share
+        self.part_begin = 0  # offset of its first record
+        self.part_end = 0  # offset of the first record behind it, once PART_END came
+        self.is_elsewhere = share[0] > 0  # what was read last is of another share
+        self._share = share
         self.stats = stats if stats is not None else ReadStats()
         self._clock = clock
         self._start_offset = start_offset
@@ -92,7 +102,8 @@ class TraceLog:
         self._segments: dict[int | None, _Segment] = {}  # by pid; all threads of a log are one process
         self._pid = b""
         self._piece: Piece | None = None
-        self._blocks = BlockReader(file, self.stats.rejects, start_offset)
+        # What is passed over for its size is counted by the first reader.
+        self._blocks = BlockReader(file, self.stats.rejects, start_offset if share[0] == 0 else sys.maxsize)
 
     @property
     def pid(self) -> int | None:
@@ -116,6 +127,12 @@ class TraceLog:
                 if piece.offset < self._start_offset:
                     self._learn(piece)
                     continue
+                if self._share[1] > 1 and not self._enter_part(piece):
+                    if not self.is_elsewhere:
+                        self.is_elsewhere, self.part_end = True, piece.offset
+                        yield PART_END
+                    self._learn(piece)
+                    continue
                 self._piece = piece
                 made = self._read_piece(piece)
                 if made is not None:
@@ -124,6 +141,17 @@ class TraceLog:
             self._end()
             raise
         self._end()
+
+    def _enter_part(self, piece: Piece) -> bool:
+        """Return whether a record is of this share."""
+        number, count = self._share
+        part = (piece.offset - self._start_offset) // PART_BYTES
+        if part % count != number:
+            return False
+        if self.is_elsewhere:
+            self.is_elsewhere, self.part_begin = False, piece.offset
+        self.part = part
+        return True
 
     def _end(self) -> None:
         self._piece = None
@@ -138,9 +166,9 @@ class TraceLog:
                 self._intern(self._json(piece.buffer[prefix.end() : piece.line_end], None), piece, count=False)
 
     def _read_piece(self, piece: Piece) -> Captured | None:
-        if not self._texts and not piece.last:
+        if not piece.last:
             plain = _PLAIN_SPAN.fullmatch(piece.buffer, piece.begin, piece.end)
-            if plain is not None:
+            if plain is not None and (not self._texts or _is_whole(piece, plain)):
                 return self._plain_span(piece, plain)
         buffer, line_end = piece.buffer, piece.line_end
         prefix = PREFIX.match(buffer, piece.begin)
@@ -164,16 +192,18 @@ class TraceLog:
         return self._captured(piece, name, header, time_us, line_end)
 
     def _plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:
-        """Read a span as one match has it: its text is neither stored nor, so, checked."""
+        """Read a span as one match has it: all of its text is in the match."""
         self.stats.records += 1
-        pid, rank, frame_id, again, attempt, name, ts, up, compile_id, phase, thread = plain.groups()
+        second, micro, pid, rank, frame_id, again, attempt, _digest, name, ts, up, compile_id, phase, thread = (
+            plain.groups()
+        )
         if pid != self._pid:
             self._enter(pid, piece)
         at_us = int(ts) + (up is not None)
         return Captured(
             self._segment.process_id,
             piece.offset,
-            at_us,
+            self._clock.time_us(second, micro) if self._texts else at_us,
             SPAN,
             (name.decode(), phase.decode(), at_us, int(thread), compile_id.decode() if compile_id else None),
             None,
@@ -328,6 +358,12 @@ class TraceLog:
 
     def _bad_value(self, piece: Piece, name: str, value: Any) -> None:
         self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {show_value(value)}")
+
+
+def _is_whole(piece: Piece, plain: re.Match[bytes]) -> bool:
+    """Return whether a span's text has its md5."""
+    raw = piece.buffer[plain.end("digest") + 4 : piece.end - 1].replace(b"\n\t", b"\n")
+    return md5(raw, usedforsecurity=False).hexdigest().encode() == plain["digest"]
 
 
 def _untabbed(piece: Piece, line_end: int) -> bytes:

@@ -114,7 +114,7 @@ def put_back(environment: Mapping[str, str], names: list[str], database: str | N
     root.mkdir(parents=True, mode=0o700, exist_ok=True)
     for spool in chosen:
         if database is not None:
-            replace(read_manifest(spool.folder), database=os.path.abspath(database)).write(spool.folder)
+            replace(read_manifest(spool.folder), database=os.path.abspath(database), server="").write(spool.folder)
         (spool.folder / REASON).unlink(missing_ok=True)
         spool.folder.rename(_free(root / spool.folder.name))
     return chosen

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from compileboard.collectors.store.codec import measure_unpacked
@@ -23,10 +24,12 @@ from compileboard.collectors.store.connection import (
     open_writer,
     write_transaction,
 )
-from compileboard.collectors.store.dashboard.trash import copy_run
+from compileboard.collectors.store.dashboard.trash import copy_run, database_path
 from compileboard.collectors.store.errors import NotAStore, StoreError, StoreNotReadable, StoreTooNew, explain
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.sealed.reopening import reopen_run
+from compileboard.collectors.store.sealed.rows import has_sealed_runs
 from compileboard.collectors.store.search_index import index_run
 
 MAGIC = b"SQLite format 3\0"
@@ -45,31 +48,50 @@ class MergedRun:
     record_count: int
 
 
-def write_bundle(reader: sqlite3.Connection, run_ids: Sequence[str], path: str) -> None:
-    """Write a new file with these runs; it appears whole or not at all.
+def write_bundle(
+    reader: sqlite3.Connection, run_ids: Sequence[str], path: str, *, page_bytes: int | None = None
+) -> None:
+    """Write a new file with these runs, sealed ones too; it appears whole or not at all.
 
-    Raises: StoreError, OSError if it cannot be written.
+    Raises: StoreError, OSError if it cannot be written, or a run's own file cannot be read.
     """
     target = os.path.realpath(path)
     if os.path.isdir(target):
         raise IsADirectoryError(0, "it is a folder; give a file's name")
     with tempfile.TemporaryDirectory(prefix=".bundle.", dir=os.path.dirname(target)) as folder:
         new = os.path.join(folder, "bundle.db")
+        Path(new).write_bytes(_make_empty())
         with closing(open_writer(new)) as writer:
-            migrate_connection(writer)
             with write_transaction(writer):
                 for run_id in sorted(set(run_ids)):
                     copy_run(reader, writer, run_id, run_ids)
+                    reopen_run(writer, run_id, database_path(reader))
                     publish_run(writer, run_id)
                 _copy_commits(reader, writer)
             for run_id in sorted(set(run_ids)):
                 index_run(writer, run_id)
-            with write_transaction(writer):  # the same runs make the same content, but for when they were indexed
-                writer.execute("update _sqlite_migrations set applied_at = ''")
             checkpoint(writer)
-            writer.execute("vacuum")
             writer.execute("pragma journal_mode = delete")
+            if page_bytes is not None:
+                writer.execute(f"pragma page_size = {page_bytes:d}")
+            writer.execute("vacuum")
         os.replace(new, target)
+
+
+@cache
+def _make_empty() -> bytes:
+    """Return an empty database; it takes longer to make than a small run to copy.
+
+    The same runs make the same content, but for when they were indexed.
+    """
+    with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
+        path = Path(folder, "empty.db")
+        with closing(open_writer(path)) as writer:
+            migrate_connection(writer)
+            writer.execute("update _sqlite_migrations set applied_at = ''")
+            checkpoint(writer)
+            writer.execute("pragma journal_mode = delete")
+        return path.read_bytes()
 
 
 def _copy_commits(reader: sqlite3.Connection, writer: sqlite3.Connection) -> None:
@@ -215,6 +237,8 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
     other = sorted(set(_read_schema(bundle)).symmetric_difference(ours))
     if other:
         raise NotAStore(f"{name} differs from a CompileBoard database in {other[0][1][:80]!r}; it is refused.")
+    if has_sealed_runs(bundle):
+        raise NotAStore(f"{name} has runs whose detail is in other files; it is refused. Export a bundle of them.")
     state = bundle.execute("pragma quick_check(1)").fetchone()[0]
     if state != "ok" or bundle.execute("pragma foreign_key_check").fetchone() is not None:
         raise NotAStore(_damaged(name))

@@ -17,9 +17,10 @@ from compileboard.collectors.store.errors import (
     StoreTooNew,
     explain,
 )
+from compileboard.collectors.store.sealed.address import BOARD, EXPECTED
 
 APPLICATION_ID = 0x43425244  # "CBRD": tells our files from other people's SQLite files
-DATABASE_VERSION = 12
+DATABASE_VERSION = 13
 BUSY_TIMEOUT_MS = 5_000
 CHECKPOINT_BUSY_TIMEOUT_MS = 100  # longer blocks the writer for as long as a reader reads
 
@@ -71,6 +72,8 @@ def _closed_on_error(connection: sqlite3.Connection, name: str) -> Iterator[None
 def _check_file(name: str) -> None:
     """Raises: NotAStore for what is there and can never be a database."""
     if os.path.exists(name) and not os.path.isfile(name):
+        if os.path.isfile(os.path.join(name, BOARD)):
+            raise NotAStore(f"{name} is a folder beside ClickHouse; give its address: --db {EXPECTED}.")
         kind = "a folder" if os.path.isdir(name) else "a device or a pipe"
         raise NotAStore(f"{name} is {kind}; --db expects a file.")
 

@@ -111,6 +111,7 @@ def _migrations() -> Any:
         # Once, by the newest columns: a model with a wrong answer counts as failed since version 6.
         "0011_export_and_ranks": ("schema_11.sql", (grow_summaries,)),
         "0012_fleet": ("schema_12.sql", ()),
+        "0013_second_engine": ("schema_13.sql", ()),
     }
 
     def apply(database: Any, file_name: str, functions: tuple[Callable[[sqlite3.Connection], object], ...]) -> None:

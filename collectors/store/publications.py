@@ -20,6 +20,12 @@ def publish_removal(connection: sqlite3.Connection) -> None:
     connection.execute("update publications set pub = pub + 1, removed_pub = pub + 1")
 
 
+def get_last_result_id(connection: sqlite3.Connection) -> int:
+    """Return the largest id of a result of any run that was sealed."""
+    (last_id,) = connection.execute("select last_result_id from publications").fetchone()
+    return int(last_id)
+
+
 def number_runs(connection: sqlite3.Connection) -> None:
     """Number the runs of a database of before; those that detection has not seen come last, so that it goes on
     from where it was.

@@ -18,6 +18,7 @@ from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.ingest.payloads import PayloadRows
 from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.sealed.reopening import reopen_run
 
 COMMANDS = ("run", "minify", "analyze", "check", "bisect")
 
@@ -173,29 +174,41 @@ def save_result(connection: sqlite3.Connection, repro: str, result: ReproResult)
 
     Raises: NoSuchRepro.
     """
-    if result.command not in COMMANDS:
-        raise ValueError(f"{result.command!r} is no command: expected one of {', '.join(COMMANDS)}")
     with write_transaction(connection):
         key = find_repro(connection, repro)
-        program = None if result.program is None else PayloadRows(connection).add_now(result.program)
-        connection.execute(
-            """
-            insert into repro_results
-              (repro_id, command, status, operation, node_count, seconds, torch_version, device, detail, program_id,
-               started_us, ended_us)
-            values
-              (:repro_id, :command, :status, :operation, :node_count, :seconds, :torch_version, :device, :detail,
-               :program_id, :started_us, :ended_us)
-            """,
-            {
-                **{name: value for name, value in vars(result).items() if name not in ("detail", "program")},
-                "repro_id": key,
-                "detail": json.dumps(result.detail, separators=(",", ":")),
-                "program_id": program,
-            },
-        )
         (run_id,) = connection.execute("select run_id from repros where id = :id", {"id": key}).fetchone()
+        reopen_run(connection, run_id)
+        add_result(connection, PayloadRows(connection), key, result)
         publish_run(connection, run_id)
+
+
+def add_result(connection: sqlite3.Connection, payloads: PayloadRows, repro_key: int, result: ReproResult) -> None:
+    """Save what a command found out, in a transaction of the caller; nothing where it is saved already.
+
+    Raises: ValueError if there is no such command.
+    """
+    if result.command not in COMMANDS:
+        raise ValueError(f"{result.command!r} is no command: expected one of {', '.join(COMMANDS)}")
+    program = None if result.program is None else payloads.add_now(result.program)
+    connection.execute(
+        """
+        insert into repro_results
+          (repro_id, command, status, operation, node_count, seconds, torch_version, device, detail, program_id,
+           started_us, ended_us)
+        select
+          :repro_id, :command, :status, :operation, :node_count, :seconds, :torch_version, :device, :detail,
+          :program_id, :started_us, :ended_us
+        where not exists (
+          select 1 from repro_results where repro_id = :repro_id and command = :command and started_us = :started_us
+        )
+        """,
+        {
+            **{name: value for name, value in vars(result).items() if name not in ("detail", "program")},
+            "repro_id": repro_key,
+            "detail": json.dumps(result.detail, separators=(",", ":")),
+            "program_id": program,
+        },
+    )
 
 
 def list_results(connection: sqlite3.Connection, repro: str) -> list[ReproResult]:

@@ -17,6 +17,7 @@ BATCH_DOCUMENTS = 500
 CHECKPOINT_CHARACTERS = 32_000_000
 OPTIMIZE_PAGES = 100  # a step of folding the index's pieces together
 
+_IS_HERE = "select 1 from runs where id = :run_id and id not in (select run_id from sealed_runs)"
 Progress = Callable[[int], None]  # bytes of text so far
 
 
@@ -30,15 +31,18 @@ class Indexed:
 
 
 def list_pending(connection: sqlite3.Connection) -> list[str]:
-    """List the runs that have something not indexed yet, newest first."""
+    """List the runs that have something not indexed yet, newest first. A sealed run's file has its words."""
     rows = connection.execute(
         """
         select runs.id
         from runs
         left join search_runs on search_runs.run_id = runs.id
-        where indexed_us is null
-           or indexed_us < heartbeat_us
-           or indexed_us < (select max(read_us) from logs where logs.run_id = runs.id)
+        where (
+            indexed_us is null
+            or indexed_us < heartbeat_us
+            or indexed_us < (select max(read_us) from logs where logs.run_id = runs.id)
+          )
+          and runs.id not in (select run_id from sealed_runs)
         order by started_us desc, runs.id desc
         """
     )
@@ -93,10 +97,10 @@ class _Indexing:
         return self._until_s is not None and time.monotonic() >= self._until_s
 
     def _write(self, batch: list[Document], indexed_us: int | None = None) -> bool:
-        """Write one batch; False if there is no such run any more."""
+        """Write one batch; False if there is no such run here any more."""
         connection, before = self._connection, self.indexed.text_bytes
         with write_transaction(connection):
-            if connection.execute("select 1 from runs where id = :run_id", self._key).fetchone() is None:
+            if connection.execute(_IS_HERE, self._key).fetchone() is None:
                 return False
             for document in batch:
                 self._add(document)

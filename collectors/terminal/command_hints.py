@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 
-from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.store.sealed.address import find_address
 
 DEFAULT_DATABASE = "compileboard.db"
 PACKAGES = {"compileboard-collect": "collectors", "compileboard": "app"}
@@ -23,18 +23,10 @@ def dashboard_command(*words: str, database: str = DEFAULT_DATABASE) -> str:
     return _write("compileboard", words, database, "")
 
 
-def describe_destination(config: RunConfig, run_id: str) -> str:
-    """Return where a run is recorded and how it is seen, in one line."""
-    if config.server:
-        return f"run {run_id} is pushed to {config.server}/runs/{run_id}"
-    served = dashboard_command("serve", database=config.database)
-    return f"run {run_id} is recorded in {config.database}; see it with: {served}"
-
-
 def _write(script: str, words: tuple[str, ...], database: str, then: str) -> str:
     parts = [_program(script), *map(shlex.quote, words)]
     if database != DEFAULT_DATABASE:
-        parts += ["--db", shlex.quote(database)]
+        parts += ["--db", shlex.quote(find_address(database))]
     return " ".join([*parts, then] if then else parts)
 
 

@@ -14,6 +14,7 @@ Requests, all below `/api/v1`, with `Authorization: Bearer`; `Upload-Checksum` i
                                     these the server lacks; `dropped` are those that the box has no more: what refers
                                     to them is stored without
     PUT   texts/DIGEST              a text, plain or gzip: 201, or 200 if it was there
+    POST  texts                     several texts (`texts.py`): 204; a server that answers 404 takes them one by one
 
     400 no whole lines, or header   401 no token, or none that is valid    403 token of another scope or another stream
     409 a gap: Upload-Offset tells where to go on; {"missing": […]}: texts first; {"restart": true}: what is there is

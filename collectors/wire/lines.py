@@ -17,6 +17,7 @@ from compileboard.collectors.contract.events import (
     ConfigSeen,
     Event,
     Json,
+    ReproAnswered,
     ReproCaptured,
     ReproValues,
     build_event,
@@ -43,6 +44,7 @@ TEXT_FIELDS: dict[type[Event], tuple[str, ...]] = {
     ConfigSeen: ("body",),
     ReproCaptured: ("program", "dynamo_program"),
     ReproValues: ("body",),
+    ReproAnswered: ("program",),
 }
 
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MOST_HELP_WORDS = 12
 # Retired wording: the term to write instead.
 RETIRED = {
-    r"(?<!CI )(?<!cron )(?<!the )\bjobs?\b(?! summary)": "run",
+    r"(?<!CI )(?<!cron )(?<!the )(?<!--)\bjobs?\b(?! summary)": "run",
     r"attempts? to compile": "compile",
     r"compiled again|compiled a second time": "recompiled",
     r"analys[ie]s (was )?beg[au]n again|analysis began again": "restart",

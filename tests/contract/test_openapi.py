@@ -146,6 +146,7 @@ def test_every_operation_has_its_own_name_and_few_write() -> None:
         "/api/v1/runs/{run_id}/streams/{stream_id}",
         "/api/v1/texts/missing",
         "/api/v1/texts/{digest}",
+        "/api/v1/texts",
         restore,
         "/api/v1/tokens/{token_id}/revoke",
         *(f"{incident}/{action}" for action in ("acknowledge", "ignore", "comment", "reopen")),

@@ -52,7 +52,7 @@ def test_numbers_carry_their_unit(schema):
     plain |= {"autograd_captures", "autograd_compiles"}
     plain |= {"geomean_speedup", "graph_breaks_per_model", "recompiles_per_model"}
     plain |= {"scaling_efficiency", "output_error", "quantized_error", "quantized_eager_error"}
-    plain |= {"pub", "removed_pub"}  # numbers of commits
+    plain |= {"pub", "removed_pub", "run_pub", "rows_pub", "rows_run_pub", "month"}  # numbers of commits and of months
     plain |= {"failure_position", "seconds", "checksum"}
     # A finding's levels are in its metric's unit.
     plain |= {"before_value", "after_value", "relative", "p_value", "version", "severity"}

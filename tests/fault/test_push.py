@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
+import signal
+import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +97,37 @@ def test_push_sends_what_a_killed_recorder_left(workplace: Workplace, server: Se
     done = workplace.collect("push")
     assert done.stderr.splitlines()[-1] == f"compileboard: pushed to {server.address}/runs/{spool.name}"
     assert rows_of(server, totals) == [(40,)]
+
+
+@pytest.mark.parametrize(
+    ("stop", "log_name"), [(signal.SIGINT, "zoo_recompiles"), (signal.SIGTERM, "torch2.13-shapes")]
+)
+def test_a_followed_log_is_pushed_when_its_following_ends(
+    workplace: Workplace, server: Server, stop: signal.Signals, log_name: str
+) -> None:
+    lines = lzma.decompress(LOGS[log_name].read_bytes()).splitlines(keepends=True)
+    log = workplace.folder / f"dedicated_log_torch_trace_{stop.name}.log"
+    log.write_bytes(b"".join(lines[:200]))
+    name = f"followed {stop.name}"
+    workplace.environment = {"TMPDIR": str(workplace.folder)}
+    started = workplace.start_command("import", "--follow", "--name", name, "--again", "--server", server.address, log)
+    database = wait_for(lambda: next(workplace.folder.glob("compileboard-push-*/push.db"), None))
+    wait_for(lambda: count_records(database) > 0)
+    before = count_records(database)
+    with log.open("ab") as file:
+        file.writelines(lines[200:400])
+    wait_for(lambda: count_records(database) > before)
+    started.send_signal(stop)
+    assert started.wait(60) == 0
+    (state, record_count) = rows_of(
+        server, f"select state, record_count from runs join logs on logs.run_id = runs.id where runs.name = '{name}'"
+    )[0]
+    assert (state, record_count > before) == ("imported", True)
+    assert not database.exists()
+
+
+def count_records(database: Path) -> int:
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as reader:
+        (count,) = reader.execute("select coalesce(sum(record_count), 0) from logs").fetchone()
+        return int(count)
+    return 0

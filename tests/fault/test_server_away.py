@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -32,8 +33,8 @@ def push(workplace: Workplace, address: str, count: int = 20, pause_s: float = 0
 
 
 def run_id_of(done: Any) -> str:
-    line = next(line for line in done.stderr.splitlines() if " is pushed to " in line)
-    return str(line.split()[2])
+    (run_id,) = set(re.findall(r"\b01[0-9A-Z]{24}\b", done.stderr))
+    return str(run_id)
 
 
 def is_empty(workplace: Workplace) -> bool:
@@ -45,9 +46,10 @@ def count_compiles(server: PushServer, run_id: str) -> int:
 
 
 def test_a_run_is_pushed_and_its_last_line_says_where_to_look(workplace: Workplace, server: PushServer) -> None:
-    done = push(workplace, server.address)
+    done = push(workplace, server.address, pause_s=0.1)
     run_id = run_id_of(done)
     assert done.returncode == 0
+    assert f"run {run_id} is pushed to {server.address}/runs/{run_id}" in done.stderr.splitlines()[0], done.stderr
     assert f"pushed to {server.address}/runs/{run_id}" in done.stderr.splitlines()[-1], done.stderr
     assert count_compiles(server, run_id) == 20
     assert (workplace.spools, is_empty(workplace)) == ([], True)
@@ -65,11 +67,15 @@ def test_a_server_that_is_away_costs_the_program_nothing_and_gets_all_later(
             away.listen()
         port = server.server_port if how == "answers 500" else away.getsockname()[1]
         began_s = time.monotonic()
-        done = push(workplace, f"http://127.0.0.1:{port}")
+        done = push(workplace, f"http://127.0.0.1:{port}", pause_s=0.15)
         assert (done.returncode, "done" in done.stdout) == (0, True)
         assert time.monotonic() - began_s < 15
         assert "Traceback" not in done.stderr
-        last = done.stderr.splitlines()[-1]
+        assert " is pushed to " not in done.stderr
+        first, last = done.stderr.splitlines()
+        reasons = {"refuses": "does not answer: Connection refused", "hangs": "gave no answer so far"}
+        assert f"run {run_id_of(done)} waits for the server: " in first
+        assert reasons.get(how, "the server answers 500") in first
         assert f"of run {run_id_of(done)} wait in {workplace.home / 'outbox'}" in last
         assert not is_empty(workplace)
     if how == "answers 500":

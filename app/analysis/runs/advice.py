@@ -100,8 +100,10 @@ class RunVerdict:
     number: Annotated[int | None, "Fixes that are known."]
 
 
-def list_cause_rows(causes: Sequence[Cause], run: RunRow, trials: Sequence[Trial]) -> list[CauseRow]:
-    """Return causes with their fixes as they are shown."""
+def list_cause_rows(
+    causes: Sequence[Cause], run: RunRow, trials: Sequence[Trial], *, is_pushed: bool
+) -> list[CauseRow]:
+    """Return causes with their fixes as they are shown; what was pushed is in no database from which it is tried."""
     by_cause: dict[str | None, list[TriedFix]] = {}
     for trial in trials:
         result = TriedFix(
@@ -114,7 +116,7 @@ def list_cause_rows(causes: Sequence[Cause], run: RunRow, trials: Sequence[Trial
             advice=tuple(_describe_fix(suggested, cause) for suggested in cause.fixes),
             trials=tuple(by_cause.get(cause.fingerprint, ())),
             try_command=f"compileboard-collect try {run.id} --fix {cause.number}"
-            if cause.can_try and run.source == "live"
+            if cause.can_try and run.source == "live" and not is_pushed
             else None,
         )
         for cause in causes

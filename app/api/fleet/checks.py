@@ -10,7 +10,7 @@ from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.checks.rules.model import RuleDistinct, RuleOptions
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare, is_file, list_flaky
-from compileboard.app.db import get_clock, get_reader
+from compileboard.app.db import get_clock, get_reader, get_store
 from compileboard.app.queries.dashboard.baselines import BaselineRow
 from compileboard.app.queries.dashboard.baselines import get_baseline as find_stored
 from compileboard.app.queries.dashboard.baselines import list_baselines as list_stored
@@ -134,6 +134,6 @@ def get_check(query: CheckQuery) -> CheckJson:
         allow_environment_change=query.environment,
     )
     try:
-        return report_check(build_check(get_reader, get_clock(), request).report)
+        return report_check(build_check(get_store, get_clock(), request).report)
     except FilterError as error:
         raise FilterError(f"could not compare: {error}") from None

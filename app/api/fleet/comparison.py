@@ -10,7 +10,7 @@ from compileboard.app.analysis.comparison.model import ChangedSetting, ComparedR
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.analysis.comparison.summary import ComparisonSummary
 from compileboard.app.api.answers import operation, refuse
-from compileboard.app.db import get_clock, get_engine, get_reader
+from compileboard.app.db import get_clock, get_store
 from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
 from compileboard.app.queries.fleet.comparison import FunctionCost
 from compileboard.app.queries.parameters import Parameter, SuiteName
@@ -185,7 +185,7 @@ class SidesQuery:
 def get_comparison(sides: SidesQuery) -> ComparisonJson:
     """Return what changed from base to new: every metric of every model with its verdict, graph breaks, recompiles."""
     screen = build_default_comparison(
-        get_reader(), get_engine(), get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
+        get_store(), get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
     )
     if screen is None:
         refuse("There is nothing to compare with: name both sides, base and new.")

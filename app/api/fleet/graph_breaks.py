@@ -7,7 +7,7 @@ from typing import Annotated
 
 from compileboard.app.api.answers import PageQuery, operation
 from compileboard.app.api.fleet.reasons import History, Trends, list_fields, list_runs, read_trends, refuse_reason
-from compileboard.app.db import get_engine, get_reader
+from compileboard.app.db import get_engine, get_store
 from compileboard.app.queries.fields import SORT_HELP, Stack
 from compileboard.app.queries.fleet.graph_breaks import (
     GRAPH_BREAKS,
@@ -62,7 +62,7 @@ def get_graph_break_trends(selection: BreakFilter) -> BreakTrends:
 @operation("/graph_breaks/<distinct_id>")
 def get_graph_break(distinct_id: str) -> DistinctBreakDetail:
     """Return one distinct graph break with its newest events and its history."""
-    screen = build_graph_break(get_reader(), get_engine(), read_content_id(distinct_id))
+    screen = build_graph_break(get_store(), read_content_id(distinct_id))
     return DistinctBreakDetail(**list_fields(screen or refuse_reason(GRAPH_BREAKS, distinct_id)))
 
 

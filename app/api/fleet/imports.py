@@ -8,7 +8,7 @@ from typing import Annotated
 from flask import request
 
 from compileboard.app.api.answers import Limit, operation, refuse
-from compileboard.app.db import get_settings, request_origin
+from compileboard.app.db import get_board_path, get_settings, request_origin
 from compileboard.app.imports.queue import Import
 from compileboard.app.imports.upload import accept_upload
 from compileboard.app.queries.page import Page
@@ -48,14 +48,14 @@ class ImportParameters:
 @operation("/imports")
 def list_imports(page: Limit) -> Page[Import]:
     """List trace logs and benchmark results that were sent to this dashboard during the last day, newest first."""
-    return Page(tuple(build_imports(get_settings().db, page.limit).imports), None)
+    return Page(tuple(build_imports(get_board_path(), page.limit).imports), None)
 
 
 @operation("/imports/<import_id>")
 @needs("read", "ingest")
 def get_import(import_id: str) -> Import:
     """Return how an import stands."""
-    upload = build_import(get_settings().db, import_id)
+    upload = build_import(get_board_path(), import_id)
     return upload if upload is not None else refuse(describe_no_import(import_id))
 
 

@@ -9,7 +9,7 @@ from compileboard.app.analysis.models.matrix import Cell, SuiteMatrix
 from compileboard.app.analysis.models.series import ModelSeries, read_name
 from compileboard.app.analysis.models.table import DEFAULT_ORDER, ORDERS, cut_page, sort_results
 from compileboard.app.api.answers import PageQuery, find_run, operation, refuse
-from compileboard.app.db import get_engine, get_reader
+from compileboard.app.db import get_engine, get_run_reader
 from compileboard.app.queries.fields import SORT_HELP, Count, TimeUs
 from compileboard.app.queries.fleet.models import STATUSES, ModelFilter, list_models
 from compileboard.app.queries.page import Page
@@ -68,7 +68,9 @@ class SuiteQuery:
 @operation("/runs/<run_id>/results")
 def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultJson]:
     """List a run's benchmark results, one row a model and metric set, by suite and model."""
-    return cut_page(read_results(get_reader(), detail.run.id), page.cursor, page.limit).map(make_result)
+    return cut_page(read_results(get_run_reader(detail.run.id), detail.run.id), page.cursor, page.limit).map(
+        make_result
+    )
 
 
 @operation("/models")
@@ -158,13 +160,13 @@ def get_model(name: str, query: SuiteQuery) -> ModelHistoryJson:
     history = build_model_history(get_engine(), name, query.suite)
     if history is None:
         refuse(f"There is no model {name[:80]}; /api/v1/models lists those that were benchmarked.")
-    reader, every = get_reader(), history.series
+    open_run, every = get_run_reader, history.series
     return ModelHistoryJson(
         model=name,
         suites=history.suites,
         series=[_make_series(series) for series in every],
-        exports=[export for suite in history.suites for export in build_exports(reader, every, suite)],
-        distributed=[several for suite in history.suites for several in build_distributed(reader, every, suite)],
+        exports=[export for suite in history.suites for export in build_exports(open_run, every, suite)],
+        distributed=[several for suite in history.suites for several in build_distributed(open_run, every, suite)],
     )
 
 

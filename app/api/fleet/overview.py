@@ -8,7 +8,7 @@ from typing import Annotated
 from compileboard.app.analysis.tiles import HeadlineTile
 from compileboard.app.analysis.verdict import PageVerdict
 from compileboard.app.api.answers import operation
-from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.queries.fleet.overview import (
     DatabaseTotals,
     RunPoint,
@@ -53,7 +53,7 @@ def get_overview(scope: OverviewScope) -> Overview:
     """Return what is in this database, and the verdict of the overview page."""
     engine, clock, point_count = get_engine(), get_clock(), get_settings().trend_runs
     asked = {name: value for name, value in vars(scope).items() if value}
-    screen = build_overview(get_reader(), engine, read_overview_filters(asked), clock, point_count)
+    screen = build_overview(get_store(), read_overview_filters(asked), clock, point_count)
     recorded = build_recorded_runs(engine, scope.suite, scope.name, clock, point_count)
     return Overview(
         verdict=screen.verdict,

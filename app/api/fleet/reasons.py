@@ -8,14 +8,13 @@ from typing import Annotated, Any, NoReturn
 from compileboard.app.api.answers import PageQuery, refuse
 from compileboard.app.db import get_clock, get_engine
 from compileboard.app.queries.fields import ContentId
+from compileboard.app.queries.fleet.reason_trends import KindTrend, TrendLine
 from compileboard.app.queries.fleet.reasons import (
     AffectedRun,
     AnySubject,
     HistoryPoint,
-    KindTrend,
     ReasonSubject,
     Selection,
-    TrendLine,
     get_reason_trends,
 )
 from compileboard.app.queries.fleet.runs import Slot

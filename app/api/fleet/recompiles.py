@@ -7,7 +7,7 @@ from typing import Annotated
 
 from compileboard.app.api.answers import PageQuery, operation
 from compileboard.app.api.fleet.reasons import History, Trends, list_fields, list_runs, read_trends, refuse_reason
-from compileboard.app.db import get_engine, get_reader
+from compileboard.app.db import get_engine, get_store
 from compileboard.app.queries.fields import SORT_HELP
 from compileboard.app.queries.fleet.reasons import AffectedRun, list_reasons
 from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseEvent, CauseFilter, CauseSummary, RecompileCause
@@ -55,7 +55,7 @@ def get_recompile_trends(selection: CauseFilter) -> CauseTrends:
 @operation("/recompiles/<cause_id>")
 def get_recompile(cause_id: str) -> CauseDetail:
     """Return one cause of recompiles with the values that came, its newest guard failures and its history."""
-    screen = build_recompile_cause(get_reader(), get_engine(), read_content_id(cause_id))
+    screen = build_recompile_cause(get_store(), read_content_id(cause_id))
     return CauseDetail(**list_fields(screen or refuse_reason(RECOMPILES, cause_id)))
 
 

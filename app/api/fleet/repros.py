@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.api.answers import PageQuery, operation, refuse
-from compileboard.app.db import get_engine, get_reader
+from compileboard.app.db import get_reader, get_run_reader, get_store
 from compileboard.app.queries import fields
-from compileboard.app.queries.fleet.repros import (
+from compileboard.app.queries.page import Page, read_content_id
+from compileboard.app.queries.parameters import order_by
+from compileboard.app.queries.repros import (
     DEFAULT_ORDER,
     ORDERS,
     DistinctFailure,
@@ -17,8 +19,6 @@ from compileboard.app.queries.fleet.repros import (
     list_failures,
     list_repros,
 )
-from compileboard.app.queries.page import Page, read_content_id
-from compileboard.app.queries.parameters import order_by
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.screens.repros import build_repro
 from compileboard.collectors.contract.repros import dump_manifest
@@ -63,13 +63,13 @@ class ReproDetail(ReproRow):
 @operation("/repros")
 def list_repro_failures(selection: FailureFilter, order: FailureSort, page: PageQuery) -> Page[DistinctFailure]:
     """List failures that have repros, across runs, the last captured first."""
-    return list_failures(get_engine(), selection, sort=order.sort, cursor=page.cursor, limit=page.limit)
+    return list_failures(get_reader(), selection, sort=order.sort, cursor=page.cursor, limit=page.limit)
 
 
 @operation("/repros/<repro_id>")
 def get_repro(repro_id: str) -> ReproDetail:
     """Return one repro with its programs and what was found out."""
-    screen = build_repro(get_reader(), get_engine(), repro_id) if read_content_id(repro_id) != -1 else None
+    screen = build_repro(get_store(), repro_id) if read_content_id(repro_id) != -1 else None
     if screen is None:
         refuse(f"There is no repro {repro_id[:40]}. Its run may have been deleted.")
     repro = screen.repro
@@ -90,4 +90,4 @@ def _make_result(result: ReproResult) -> ReproResultJson:
 @operation("/runs/<run_id>/repros")
 def list_run_repros(detail: RunDetail, page: PageQuery) -> Page[ReproRow]:
     """List the repros of a run, the newest first."""
-    return list_repros(get_engine(), run_id=detail.run.id, cursor=page.cursor, limit=page.limit)
+    return list_repros(get_run_reader(detail.run.id), run_id=detail.run.id, cursor=page.cursor, limit=page.limit)

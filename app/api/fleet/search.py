@@ -8,7 +8,7 @@ from typing import Annotated
 
 from compileboard.app.analysis.search import MatchedLine
 from compileboard.app.api.answers import PageQuery, find_run, operation
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_store
 from compileboard.app.queries.fields import CompileId, CompileKey, Count, FunctionName, RunId
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import Parameter
@@ -76,6 +76,7 @@ class SearchResult:
     groups: Annotated[list[SearchGroupJson], "Kinds of which something was found."]
     run_count: Annotated[Count, "Runs that were looked in."]
     pending_run_count: Annotated[Count, "Those of them that have something not indexed yet."]
+    unsearched_run_count: Annotated[Count, "Older runs, besides, that were not looked in."]
 
 
 @operation("/search")
@@ -85,7 +86,7 @@ def get_search(query: SearchQuery, page: PageQuery) -> SearchResult:
         find_run(query.run)
     if page.cursor and not query.kind:
         raise FilterError("cursor: only the texts of one kind have further pages; give kind as well")
-    screen = build_search(get_reader(), query.q, query.kind, query.run, page.cursor, page.limit)
+    screen = build_search(get_store(), query.q, query.kind, query.run, page.cursor, page.limit)
     return SearchResult(
         groups=[
             SearchGroupJson(
@@ -99,6 +100,7 @@ def get_search(query: SearchQuery, page: PageQuery) -> SearchResult:
         ],
         run_count=screen.index.run_count,
         pending_run_count=screen.index.pending_count,
+        unsearched_run_count=screen.index.unsearched_count,
     )
 
 

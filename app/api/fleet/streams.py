@@ -13,8 +13,8 @@ from typing import Annotated, Any, TypeVar
 from flask import Response, current_app, request
 
 from compileboard.app.api.answers import PageQuery, operation
-from compileboard.app.db import get_reader, get_settings, renew_reader
-from compileboard.app.push.body import check_checksum, receive_body
+from compileboard.app.db import get_board_path, get_reader, get_settings, renew_reader
+from compileboard.app.push.body import check_checksum, receive_body, unpack_texts
 from compileboard.app.push.rates import RateLimit
 from compileboard.app.push.refusals import PushRefused
 from compileboard.app.push.streams import append_lines, describe_place, find_stream
@@ -25,14 +25,16 @@ from compileboard.app.queries.page import Page
 from compileboard.app.web.access import get_identity, needs
 from compileboard.collectors.store.streams.receive import StreamWriter
 from compileboard.collectors.store.streams.rows import has_stream_of
-from compileboard.collectors.store.streams.texts import find_texts, pack_text, save_dropped, save_text
+from compileboard.collectors.store.streams.texts import find_texts, pack_text, save_dropped, save_text, save_texts
 from compileboard.collectors.wire.lines import (
     DIGEST,
     LARGEST_BODY_BYTES,
     LARGEST_PLAIN_BYTES,
     LARGEST_TEXT_BYTES,
+    WireError,
     digest_of,
 )
+from compileboard.collectors.wire.texts import split_texts
 
 MIB = 1 << 20
 MOST_DIGESTS = 10_000
@@ -123,6 +125,28 @@ def save(digest: str) -> Annotated[Response, None]:
         return _answer(201 if is_new else 200, {})
 
 
+@operation("/texts", method="POST", status=204)
+@needs("ingest")
+def save_several() -> Annotated[Response, None]:
+    """Store several texts by their content, whole or not at all: `DIGEST BYTES plain|gzip`, a newline and the bytes."""
+    with _room():
+        body = _receive(LARGEST_BODY_BYTES, LARGEST_BODY_BYTES)
+        try:
+            texts = list(split_texts(body))
+        except WireError as error:
+            raise PushRefused(400, f"{error}.") from None
+        there = find_texts(get_reader(), [text.digest for text in texts])
+        packed = [_pack(*text) for text in unpack_texts(texts, LARGEST_PLAIN_BYTES) if text[0] not in there]
+        _count_bytes(sum(size_bytes for _, size_bytes, _ in packed))
+        now_us = time.time_ns() // 1000
+        _store(lambda writer: save_texts(writer.connection, packed, now_us))
+        return _answer(204, {})
+
+
+def _pack(digest: str, text: bytes) -> tuple[str, int, bytes]:
+    return digest, len(text), pack_text(text)
+
+
 def _read_digests(question: dict[str, Any], name: str) -> list[str]:
     digests = question.get(name) or []
     is_list = isinstance(digests, list) and len(digests) <= MOST_DIGESTS
@@ -156,23 +180,31 @@ def _without_permit() -> AbstractContextManager[None]:
 def _receive(most_bytes: int, most_plain_bytes: int) -> bytes:
     """Receive this request's body, and count it against what its client may send."""
     bytes_per_min = get_settings().push_rate_mib * MIB
-    client = get_identity().token_id or request.remote_addr or ""
-    wait_s = rates.get_wait_s(client, bytes_per_min)
+    wait_s = rates.get_wait_s(_get_client(), bytes_per_min)
     if wait_s:
         raise PushRefused(
             429, f"Expected {bytes_per_min // MIB:,} MiB a minute at most. Wait {wait_s} s.", retry_after_s=wait_s
         )
     renew_reader()
     plain = receive_body(request.environ, most_bytes, most_plain_bytes)
-    rates.take(client, len(plain), bytes_per_min)
+    _count_bytes(len(plain))
     return plain
+
+
+def _count_bytes(size_bytes: int) -> None:
+    """Count bytes against what this request's client may send."""
+    rates.take(_get_client(), size_bytes, get_settings().push_rate_mib * MIB)
+
+
+def _get_client() -> str:
+    return get_identity().token_id or request.remote_addr or ""
 
 
 def _store(job: Callable[[StreamWriter], Result]) -> Result:
     """Wait for the thread that writes; another request is worked on meanwhile."""
     renew_reader()
     settings = get_settings()
-    future = get_writer_thread(settings.db, settings.push_queue).submit(job)
+    future = get_writer_thread(get_board_path(), settings.push_queue).submit(job)
     with _without_permit():
         return future.result()
 

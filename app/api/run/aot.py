@@ -8,7 +8,7 @@ from typing import Annotated
 
 from compileboard.app.analysis.aot.report import AotGraphRow, RunReport
 from compileboard.app.api.answers import PageQuery, operation
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.screens.run.aot import build_aot
 
@@ -24,5 +24,5 @@ class AotReport(RunReport):
 @operation("/runs/<run_id>/aot")
 def get_aot(detail: RunDetail, page: PageQuery) -> AotReport:
     """Return what AOTAutograd found out about a run's graphs, and what its wrappers do at each call."""
-    screen = build_aot(get_reader(), detail.run.id, page.cursor, page.limit)
+    screen = build_aot(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
     return AotReport(**vars(screen.report), graphs=screen.graphs, next=screen.next)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from compileboard.app.analysis.artifacts.changes import compare_artifacts
 from compileboard.app.analysis.text.diff import Fold, ShownRow
 from compileboard.app.api.answers import PageQuery, operation, refuse
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader, get_store
 from compileboard.app.queries.fields import Count
 from compileboard.app.queries.page import Page, read_id
 from compileboard.app.queries.parameters import Parameter
@@ -72,14 +72,14 @@ class ArtifactDiffJson:
 @operation(_RUN)
 def list_artifacts(detail: RunDetail, selection: ArtifactFilter, page: PageQuery) -> Page[ArtifactJson]:
     """List what torch wrote into a run's logs beside its events, by name; of one compile in order."""
-    listed = artifacts.list_artifacts(get_reader(), detail.run.id, selection, page.cursor, page.limit)
+    listed = artifacts.list_artifacts(get_run_reader(detail.run.id), detail.run.id, selection, page.cursor, page.limit)
     return listed.map(explain_artifact)
 
 
 @operation(f"{_RUN}/<artifact_id>")
 def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
     """Return one artifact with its text."""
-    screen = build_artifact(get_reader(), detail.run.id, read_id(artifact_id))
+    screen = build_artifact(get_run_reader(detail.run.id), detail.run.id, read_id(artifact_id))
     if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no artifact number {artifact_id[:40]}.")
     row = vars(explain_artifact(screen.artifact)) | {"state_meaning": screen.state.meaning}
@@ -88,7 +88,7 @@ def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
 
 def _find_artifact(run_id: str, name: str, text: str) -> artifacts.Artifact:
     number = check_artifact_id(name, text)
-    artifact = read_artifact(get_reader(), run_id, number)
+    artifact = read_artifact(get_store(), run_id, number)
     return artifact if artifact is not None else refuse(f"{name}: there is no artifact number {number}.")
 
 

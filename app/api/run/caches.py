@@ -8,7 +8,7 @@ from typing import Annotated
 
 from compileboard.app.analysis.caches.keys import ComponentChange, KeyDiff
 from compileboard.app.api.answers import PageQuery, operation, refuse
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader, get_store
 from compileboard.app.queries.fields import (
     CompileId,
     CompileKey,
@@ -119,7 +119,7 @@ def get_caches(detail: RunDetail, query: LookupsQuery, page: PageQuery) -> Cache
     """Return a run's cache results by reason, and its cache lookups in order of time."""
     explain_count = MOST_EXPLAINED if query.differs else 0
     limit = min(page.limit, explain_count or page.limit)
-    screen = build_caches(get_reader(), detail.run.id, page.cursor, limit, explain_count=explain_count)
+    screen = build_caches(get_run_reader(detail.run.id), detail.run.id, page.cursor, limit, explain_count=explain_count)
     lookups = [LookupSummary(**vars(row), differs=screen.differences.get(row.id)) for row in screen.page.rows]
     return CachesReport(screen.results, lookups, screen.page.next)
 
@@ -127,7 +127,9 @@ def get_caches(detail: RunDetail, query: LookupsQuery, page: PageQuery) -> Cache
 @operation(f"{_RUN}/<lookup_id>")
 def get_one(detail: RunDetail, lookup_id: str, query: EarlierRuns) -> CacheLookupDetail:
     """Return one lookup: its key components and, for a miss, the difference from the nearest earlier key."""
-    screen = build_lookup(get_reader(), detail.run.id, read_id(lookup_id), across=query.runs)
+    screen = build_lookup(
+        get_run_reader(detail.run.id), detail.run.id, read_id(lookup_id), across=get_store() if query.runs else None
+    )
     if screen is None:
         refuse(f"Run {detail.run.id[:80]} has no cache lookup with the number {lookup_id[:40]}.")
     return make_lookup_report(screen)

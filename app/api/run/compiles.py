@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.api.answers import PageQuery, operation
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, check_content_id
 from compileboard.app.queries.parameters import Parameter, order_by
@@ -127,14 +127,14 @@ _RUN = "/runs/<run_id>"
 def list_compiles(detail: RunDetail, selection: CompileFilter, order: CompileSort, page: PageQuery) -> Page[CompileRow]:
     """List a run's compiles: one row a compile of a function."""
     return compiles.list_compiles(
-        get_reader(), detail.run.id, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
+        get_run_reader(detail.run.id), detail.run.id, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
     )
 
 
 @operation(f"{_RUN}/compilations")
 def list_compilations(detail: RunDetail, page: PageQuery) -> Page[CompilationRow]:
     """List a run's CompilationMetrics records by start, each with every metric under torch's own name."""
-    records = compiles.list_compilations(get_reader(), detail.run.id, page.cursor, page.limit)
+    records = compiles.list_compilations(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
     return Page(tuple(make_compilation(record) for record in records.rows), records.next)
 
 
@@ -142,65 +142,67 @@ def list_compilations(detail: RunDetail, page: PageQuery) -> Page[CompilationRow
 def list_graph_breaks(detail: RunDetail, query: BreakOfRun, page: PageQuery) -> Page[GraphBreakRow]:
     """List a run's graph breaks as they came."""
     return graph_breaks.list_graph_breaks(
-        get_reader(), detail.run.id, page.cursor, page.limit, distinct_id=query.distinct
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit, distinct_id=query.distinct
     )
 
 
 @operation(f"{_RUN}/distinct_graph_breaks")
 def list_distinct_breaks(detail: RunDetail, page: PageQuery) -> Page[RunDistinctBreak]:
     """List a run's distinct graph breaks, the most compile time first."""
-    return graph_breaks.list_distinct_breaks(get_reader(), detail.run.id, page.cursor, page.limit)
+    return graph_breaks.list_distinct_breaks(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/recompiles")
 def list_recompiles(detail: RunDetail, page: PageQuery) -> Page[RecompileRow]:
     """List a run's recompiles as they came, each with the failed guards of every cache entry."""
-    return recompiles.list_recompiles(get_reader(), detail.run.id, page.cursor, page.limit)
+    return recompiles.list_recompiles(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/recompile_chains")
 def list_chains(detail: RunDetail, page: PageQuery) -> Page[Chain]:
     """List the frames that a run compiled more than once, the most compile time first."""
-    return recompiles.list_chains(get_reader(), detail.run.id, page.cursor, page.limit)
+    return recompiles.list_chains(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/recompile_causes")
 def list_causes(detail: RunDetail, page: PageQuery) -> Page[RunCause]:
     """List a run's recompile causes, most compile time first."""
-    return recompiles.list_causes(get_reader(), detail.run.id, page.cursor, page.limit, of_older_entries=True)
+    return recompiles.list_causes(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit, of_older_entries=True
+    )
 
 
 @operation(f"{_RUN}/recompile_limits")
 def list_limit_hits(detail: RunDetail, page: PageQuery) -> Page[LimitHit]:
     """List the compiles that reached the recompile limit: their functions fell back to eager."""
-    return recompiles.list_limit_hits(get_reader(), detail.run.id, page.cursor, page.limit)
+    return recompiles.list_limit_hits(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/failures")
 def list_failures(detail: RunDetail, page: PageQuery) -> Page[FailureRow]:
     """List a run's failures: of compiles, of running compiled code, and of the program."""
-    return failures.list_failures(get_reader(), detail.run.id, page.cursor, page.limit)
+    return failures.list_failures(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/cache_lookups")
 def list_cache_lookups(detail: RunDetail, page: PageQuery) -> Page[CacheLookup]:
     """List a run's lookups in the FX graph cache and AOTAutograd's cache."""
-    return failures.list_cache_lookups(get_reader(), detail.run.id, page.cursor, page.limit)
+    return failures.list_cache_lookups(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/cudagraph_skips")
 def list_cudagraph_skips(detail: RunDetail, page: PageQuery) -> Page[CudagraphSkip]:
     """List the CUDA graphs that inductor could not use, and why."""
-    return failures.list_cudagraph_skips(get_reader(), detail.run.id, page.cursor, page.limit)
+    return failures.list_cudagraph_skips(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/processes")
 def list_processes(detail: RunDetail, page: PageQuery) -> Page[ProcessRow]:
     """List a run's processes with their capabilities, counters and losses."""
-    return run.list_process_page(get_reader(), detail.run.id, page.cursor, page.limit)
+    return run.list_process_page(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/notes")
 def list_notes(detail: RunDetail, page: PageQuery) -> Page[NoteRow]:
     """List records of torch's that this version has no decoder for."""
-    return run.list_notes(get_reader(), detail.run.id, page.cursor, page.limit)
+    return run.list_notes(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from compileboard.app.analysis.guards.breakdown import GuardFix, GuardOrigin
 from compileboard.app.analysis.text.fields import FieldChange
 from compileboard.app.api.answers import PageQuery, operation, refuse
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_reader, get_run_reader
 from compileboard.app.queries.fields import (
     SORT_HELP,
     Count,
@@ -109,13 +109,13 @@ class GuardDiffJson:
 @operation(_RUN)
 def list_guard_sets(detail: RunDetail, order: GuardSort, page: PageQuery) -> Page[GuardSet]:
     """List a run's sets of guards, one a compile, the largest latency first."""
-    return guards.list_guard_sets(get_reader(), detail.run.id, order.sort, page.cursor, page.limit)
+    return guards.list_guard_sets(get_run_reader(detail.run.id), detail.run.id, order.sort, page.cursor, page.limit)
 
 
 @operation(f"{_RUN}/sums")
 def get_sums(detail: RunDetail) -> GuardSums:
     """Return the totals of a run's guards, and their fixes."""
-    screen = build_guards(get_reader(), detail.run.id, limit=1)
+    screen = build_guards(get_run_reader(detail.run.id), detail.run.id, limit=1)
     sums = screen.sums
     return GuardSums(
         **vars(screen.totals),
@@ -136,7 +136,7 @@ def _read_node(node: GuardNode) -> dict[str, Any]:
 
 
 def _read(run_id: str | None, artifact_id: int, asked: str) -> GuardSetScreen:
-    screen = build_guard_set(get_reader(), run_id, artifact_id)
+    screen = build_guard_set(get_run_reader(run_id) if run_id else get_reader(), run_id, artifact_id)
     if screen is None:
         refuse(f"{f'Run {run_id[:80]}' if run_id else 'This database'} has no guards with the number {asked[:40]}.")
     return screen

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.api.answers import operation
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.screens.run.ranks import RanksReport, build_ranks, report_ranks
@@ -22,4 +22,4 @@ class RowsQuery:
 @operation("/runs/<run_id>/ranks")
 def get_ranks(detail: RunDetail, query: RowsQuery) -> RanksReport:
     """Return where a run's ranks differ, and the first compile at which they part; nothing where there are no ranks."""
-    return report_ranks(build_ranks(get_reader(), detail.run.id), every_row=query.rows)
+    return report_ranks(build_ranks(get_run_reader(detail.run.id), detail.run.id), every_row=query.rows)

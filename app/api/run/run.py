@@ -11,7 +11,7 @@ from compileboard.app.analysis.runs.advice import CauseRow, RunVerdict
 from compileboard.app.analysis.runs.problems import Problem
 from compileboard.app.api.answers import PageQuery, operation, refuse
 from compileboard.app.api.run.compiles import CompileDetail, FrameCompile
-from compileboard.app.db import get_clock, get_engine, get_reader
+from compileboard.app.db import get_clock, get_engine, get_run_reader
 from compileboard.app.queries.fields import SORT_HELP, Count
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import RunFilter
@@ -63,7 +63,7 @@ def list_runs(selection: RunFilter, order: RunSort, page: PageQuery) -> Page[Run
 @operation("/runs/<run_id>")
 def get_run(detail: RunDetail) -> RunDetailJson:
     """Return one run with its surroundings and sums."""
-    reader, run_id = get_reader(), detail.run.id
+    reader, run_id = get_run_reader(detail.run.id), detail.run.id
     summary, environment = build_summary(reader, detail.run), build_environment(reader, run_id)
     files = build_processes(reader, run_id)
     return RunDetailJson(
@@ -85,7 +85,7 @@ def get_run(detail: RunDetail) -> RunDetailJson:
 @operation("/runs/<run_id>/causes")
 def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
     """List the causes of a run's lost compile time with their fixes: what runs eagerly, then what saves most."""
-    causes = list_run_causes(get_reader(), detail.run)
+    causes = list_run_causes(get_run_reader(detail.run.id), detail.run)
     after = int((decode_cursor(page.cursor, int) or (0,))[0])
     return make_page([cause for cause in causes if cause.number > after], page.limit, lambda cause: (cause.number,))
 
@@ -93,7 +93,7 @@ def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
 @operation("/runs/<run_id>/compiles/<key>")
 def get_compile(detail: RunDetail, key: str) -> CompileDetail:
     """Return one compile with its records, graph breaks, recompiles, failures and stack."""
-    screen = build_compile(get_reader(), detail.run, read_id(key))
+    screen = build_compile(get_run_reader(detail.run.id), detail.run, read_id(key))
     if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no compile number {key[:40]}.")
     return CompileDetail(
@@ -113,7 +113,7 @@ def get_compile(detail: RunDetail, key: str) -> CompileDetail:
 @operation("/runs/<run_id>/configs/<config_hash>")
 def get_config(detail: RunDetail, config_hash: str) -> ConfigText:
     """Return the configuration text of a `config_hash`."""
-    screen = build_config(get_reader(), detail.run.id, config_hash)
+    screen = build_config(get_run_reader(detail.run.id), detail.run.id, config_hash)
     if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no configuration text {config_hash[:40]}.")
     return screen.text

@@ -13,7 +13,8 @@ import orjson
 from flask import Response, request
 
 from compileboard.app.api.answers import operation
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_run_reader, get_settings
+from compileboard.app.engines.store import open_store
 from compileboard.app.queries.fields import Count, DurationUs, TimeUs
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run import timeline
@@ -21,7 +22,6 @@ from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.run.timeline import Lane
 from compileboard.app.schema import OPTIONAL, Keywords, Unit, one_of
 from compileboard.app.screens.run.timeline import DEFAULT_COLUMNS, choose_window, iterate_events, read_window
-from compileboard.collectors.store.connection import open_reader
 
 _WIDTH = Keywords(minimum=1, maximum=100_000)
 _MOMENT = Keywords(minimum=0, maximum=1 << 60)
@@ -143,7 +143,7 @@ def get_timeline(detail: RunDetail, query: TraceQuery) -> Annotated[Response, Tr
     With `download=1` the answer is the bare trace file, not wrapped in `ok`, `data` and `next`: Perfetto and
     chrome://tracing open it as it is.
     """
-    lanes = timeline.list_lanes(get_reader(), detail.run.id, 1000)
+    lanes = timeline.list_lanes(get_run_reader(detail.run.id), detail.run.id, 1000)
     pieces = _write_document(get_settings().db, detail, lanes)
     if not query.download:
         pieces = _wrap(pieces)
@@ -160,7 +160,7 @@ def get_timeline(detail: RunDetail, query: TraceQuery) -> Annotated[Response, Tr
 @operation("/runs/<run_id>/timeline/window")
 def get_window(detail: RunDetail, query: WindowQuery) -> TimelineWindowJson:
     """Return what of a window of a run's timeline is wide enough to be seen, as flat lists, and sums of what is not."""
-    reader = get_reader()
+    reader = get_run_reader(detail.run.id)
     lanes = timeline.list_lanes(reader, detail.run.id)
     if not lanes:
         return TimelineWindowJson(None, None, None, None, [], {}, [], is_coarse=False, busy=[])
@@ -172,9 +172,9 @@ def _write_document(database: str, detail: RunDetail, lanes: list[Lane]) -> Iter
     run = detail.run
     origin = TraceOrigin(run.id, run.shown_name, run.torch_version, "CompileBoard")
     yield b'{"displayTimeUnit":"ms","otherData":' + orjson.dumps(origin) + b',"traceEvents":['
-    # A connection of its own: the request's is closed before the last piece is sent.
-    with closing(open_reader(database)) as reader:
-        events = iterate_events(reader, lanes)
+    # A store of its own: the request's is closed before the last piece is sent.
+    with closing(open_store(database)) as store:
+        events = iterate_events(store.open_run(run.id), lanes)
         separator = b""
         while chunk := b",".join(map(orjson.dumps, islice(events, _CHUNK))):
             yield separator + chunk

@@ -63,7 +63,8 @@ def get_figures(connection: sqlite3.Connection, alive_since_us: int) -> StoreFig
     runs = connection.execute(RUN_COUNTS_SQL, {"alive_since_us": alive_since_us}).fetchone()
     streams = connection.execute(STREAMS_SQL).fetchone()
     detection, newest = get_detection(connection), get_publications(connection)
-    seen_pub = 0 if detection is None else int(detection.seen.get("pub", 0))
+    seen = {} if detection is None else detection.seen
+    seen_pub = max(int(seen.get(name, 0)) for name in ("pub", "removed_pub"))
     return StoreFigures(
         used_bytes=(page_count - free_count) * page_bytes,
         free_bytes=free_count * page_bytes,

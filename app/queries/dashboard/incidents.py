@@ -118,6 +118,7 @@ limit :limit
 COMMENTED_SQL = "select distinct incident_id from incident_comments limit 1000000"
 DETECTION_SQL = "select seen, version, finished_us from detection where id = 1"
 PUBLICATIONS_SQL = "select pub, removed_pub from publications where id = 1"
+UNPUBLISHED_SQL = "select exists (select 1 from published_runs where run_id not in (select id from runs))"
 
 
 @dataclass(frozen=True)
@@ -303,6 +304,11 @@ def get_detection(connection: sqlite3.Connection) -> Detection | None:
 def get_publications(connection: sqlite3.Connection) -> Publications:
     """Return how far this database is."""
     return Publications(*connection.execute(PUBLICATIONS_SQL).fetchone())
+
+
+def has_unpublished_removal(connection: sqlite3.Connection) -> bool:
+    """Return whether the tables in ClickHouse still have a run that was deleted."""
+    return bool(connection.execute(UNPUBLISHED_SQL).fetchone()[0])
 
 
 def _read(row: sqlite3.Row) -> StoredIncident:

@@ -42,12 +42,18 @@ class StreamRow:
     stored_bytes: Annotated[Count, "Bytes of lines that are stored."]
     event_count: Annotated[Count, "Events that came; one that came twice is stored once."]
     lost_count: Annotated[Count, "Events that the box had no room for."]
-    dropped_text_count: Annotated[Count, "Texts that the box had no room for."]
+    dropped_text_count: Annotated[Count, "Texts that the box had no room for, or was refused with."]
     version: Annotated[str | None, "Version of the collector."]
     started_us: StartTime
     updated_us: Annotated[TimeUs, "When something of it came last."]
     ended_us: Annotated[TimeUs | None, "When its last line came."]
     is_replaced: Annotated[bool, "Whether the run's recorder began another stream after it, which has all of it."]
+
+
+def is_pushed(reader: sqlite3.Connection, run_id: str) -> bool:
+    """Return whether a box pushed a run: the machine that recorded it has no database of it."""
+    query = "select 1 from streams where run_id = :run_id limit 1"
+    return reader.execute(query, {"run_id": run_id}).fetchone() is not None
 
 
 def list_streams(reader: sqlite3.Connection, cursor: str | None, limit: int) -> Page[StreamRow]:

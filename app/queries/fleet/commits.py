@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from compileboard.app.queries.engine import Engine, get_row
+from compileboard.app.queries.engine import Engine
 
 MOST_BETWEEN = 20_000  # two years of a busy repository
 MOST_ANCESTRY = 50_000
@@ -14,7 +14,7 @@ MOST_ANCESTRY = 50_000
 SLACK_US = 7 * 86_400_000_000
 
 SPAN_SQL = """
-select min(c.time_us) as oldest_us, max(c.time_us) as newest_us
+select count(*) as known_count, min(c.time_us) as oldest_us, max(c.time_us) as newest_us
 from $each(:hashes) as wanted
 $join commits as c on c.hash = wanted.value
 """
@@ -33,24 +33,8 @@ where time_us between :since_us and :until_us
 order by time_us desc, hash
 limit :limit
 """
-RANGE_SQL = """
-with recursive walk (hash, parent_hash, time_us, author, subject, step) as (
-  select c.hash, c.parent_hash, c.time_us, c.author, c.subject, 1
-  from commits as c
-  where c.hash = :new
-  union all
-  select c.hash, c.parent_hash, c.time_us, c.author, c.subject, k.step + 1
-  from walk as k
-  $join commits as c on c.hash = k.parent_hash
-  where k.parent_hash <> :base
-    and c.time_us >= :since_us
-  limit :limit
-)
-select hash, parent_hash, time_us, author, subject
-from walk
-order by step
-"""
-TIME_SQL = "select time_us from commits where hash = :hash"
+TIMES_SQL = "select hash, time_us from commits where hash $in(:hashes)"
+TEXTS_SQL = "select hash, author, subject, time_us from commits where hash $in(:hashes)"
 
 
 class CommitSpan(NamedTuple):
@@ -91,17 +75,20 @@ class CommitRange:
 def find_span(engine: Engine, hashes: Iterable[str | None]) -> CommitSpan | None:
     """Find the time that the given commits and those between them are of; None where none of them is known."""
     selected = sorted({digest for digest in hashes if digest})
-    ((oldest_us, newest_us),) = engine.rows(SPAN_SQL, {"hashes": selected})
-    if oldest_us is None:
+    ((known_count, oldest_us, newest_us),) = engine.rows(SPAN_SQL, {"hashes": selected})
+    if not known_count:  # what the least of nothing is, engines do not agree on
         return None
     times = {"since_us": oldest_us - SLACK_US, "until_us": newest_us + SLACK_US}
     return CommitSpan(*times.values(), *engine.rows(STATE_SQL, times)[0])
 
 
-def list_ancestry(engine: Engine, span: CommitSpan, limit: int = MOST_ANCESTRY) -> dict[str, tuple[str | None, int]]:
+def list_ancestry(engine: Engine, span: CommitSpan) -> dict[str, tuple[str | None, int]]:
     """Return first parent and time by hash, of the commits of a span."""
-    values = {"since_us": span.since_us, "until_us": span.until_us, "limit": limit}
-    return {hash_: (parent_hash, time_us) for hash_, parent_hash, time_us in engine.stream(ANCESTRY_SQL, values)}
+    return {hash_: (parent, time_us) for hash_, parent, time_us in _read(engine, span.since_us, span.until_us)}
+
+
+def _read(engine: Engine, since_us: int, until_us: int) -> Iterator[tuple[Any, ...]]:
+    return engine.stream(ANCESTRY_SQL, {"since_us": since_us, "until_us": until_us, "limit": MOST_ANCESTRY})
 
 
 def list_commit_range(engine: Engine, base_hash: str, new_hash: str, limit: int = 50) -> CommitRange:
@@ -111,11 +98,17 @@ def list_commit_range(engine: Engine, base_hash: str, new_hash: str, limit: int 
     """
     if base_hash == new_hash:
         return CommitRange((), 0, True)
-    row = get_row(engine, TIME_SQL, {"hash": base_hash})
-    since_us = row[0] - SLACK_US if row else -(2**63)
-    values = {"base": base_hash, "new": new_hash, "since_us": since_us, "limit": MOST_BETWEEN}
-    rows = engine.rows(RANGE_SQL, values)
-    if not rows or rows[-1]["parent_hash"] != base_hash:
+    times_us = dict(map(tuple, engine.rows(TIMES_SQL, {"hashes": [base_hash, new_hash]})))
+    if new_hash not in times_us:
         return CommitRange((), 0, False)
-    commits = [KnownCommit(row["hash"], row["author"], row["subject"], row["time_us"]) for row in rows[:limit]]
-    return CommitRange(commits, len(rows), True)
+    since_us = times_us[base_hash] - SLACK_US if base_hash in times_us else -(2**63)
+    parents = {hash_: parent for hash_, parent, _time_us in _read(engine, since_us, times_us[new_hash] + SLACK_US)}
+    chain: list[str] = []
+    commit: str = new_hash
+    while commit in parents and len(chain) < MOST_BETWEEN:  # an end also of commits that are their own ancestors
+        chain.append(commit)
+        commit = parents[commit] or ""
+        if commit == base_hash:
+            texts = {row["hash"]: KnownCommit(**dict(row)) for row in engine.rows(TEXTS_SQL, {"hashes": chain[:limit]})}
+            return CommitRange([texts[digest] for digest in chain[:limit]], len(chain), True)
+    return CommitRange((), 0, False)

@@ -16,7 +16,7 @@ select
   f.file, f.name, sum(n.compile_count) as compile_count, sum(n.graph_break_count) as graph_break_count,
   sum(n.recompile_count) as recompile_count, nullif(sum(n.compile_us), 0) as compile_us
 from $each(:run_ids) as wanted
-join run_functions as n on n.run_id = wanted.value
+join $rows(run_functions, :run_ids) as n on n.run_id = wanted.value
 join functions as f on f.id = n.function_id
 group by f.id, f.file, f.name
 order by compile_us desc, f.id

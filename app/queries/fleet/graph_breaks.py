@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.queries import fields
-from compileboard.app.queries.fleet.reasons import ReasonSubject, TrendGrid
+from compileboard.app.queries.fleet.reason_trends import TrendGrid
+from compileboard.app.queries.fleet.reasons import ReasonSubject
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.parameters import Parameter
 
@@ -101,11 +102,11 @@ def _make_break(row: dict[str, Any]) -> DistinctBreak:
 
 def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> BreakSummary:
     return BreakSummary(
-        distinct_count=len(grid.counts),
+        distinct_count=sum(kind.distinct_count for kind in grid.kinds),
         function_count=grid.function_count,
         run_count=scope["run_count"],
         break_count=sum(kind.count for kind in grid.kinds),
-        compile_us=sum(kind.compile_us or 0 for kind in grid.kinds) or (None if grid.counts else 0),
+        compile_us=sum(kind.compile_us or 0 for kind in grid.kinds) or (None if grid.kinds else 0),
     )
 
 

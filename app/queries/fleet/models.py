@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.engine import Dialect, Engine
 from compileboard.app.queries.parameters import (
     OTHER_KEYS,
     BackendName,
@@ -85,21 +85,37 @@ where n.experiment is not null
 order by x.id
 limit :limit
 """  # noqa: S608  own texts only
-LATEST_SQL = _LATEST.format(columns=COLUMNS)
-LATEST_BRIEF_SQL = _LATEST.format(columns=_BRIEF)
+# ClickHouse has a table of them, which publications keep.
+_LATEST_KEPT = f"""
+select {{columns}}
+from newest_results as x
+join series as s on s.id = x.series_id
+where {_WANTED}
+order by x.id
+limit :limit
+"""  # noqa: S608
+LATEST_SQL: Mapping[Dialect, str] = {
+    "sqlite": _LATEST.format(columns=COLUMNS),
+    "clickhouse": _LATEST_KEPT.format(columns=COLUMNS),
+}
+LATEST_BRIEF_SQL: Mapping[Dialect, str] = {
+    "sqlite": _LATEST.format(columns=_BRIEF),
+    "clickhouse": _LATEST_KEPT.format(columns=_BRIEF),
+}
 RUN_BRIEF_SQL = f"""
 select {_BRIEF}
 from results as x
 join series as s on s.id = x.series_id
 where x.run_id = :run_id
   and {_WANTED}
+order by x.id
 limit :limit
 """  # noqa: S608
 LISTED_SQL = f"""
 select {COLUMNS}
-from $each(:ids) as wanted
-join results as x on x.id = wanted.value
+from results as x
 join series as s on s.id = x.series_id
+where x.id $in(:ids)
 order by x.id
 limit :limit
 """  # noqa: S608
@@ -119,11 +135,11 @@ order by suite, mode, dtype, device, hardware, backend, world_size
 limit 10000
 """
 RUNS_SQL = """
-select r.id, coalesce(a.title, r.name) as name, r.started_us, t.result_count
+select r.id, coalesce($a.title, r.name) as name, r.started_us, $t.result_count
 from runs as r
-join run_totals as t on t.run_id = r.id
-left join run_annotations as a on a.run_id = r.id
-where t.result_count > 0
+$totals
+$words
+where $t.result_count > 0
 order by r.started_us desc, r.id desc
 limit :limit
 """
@@ -225,7 +241,7 @@ def _judge(accuracy: str) -> str:
 
 def list_newest(engine: Engine, selection: ModelFilter) -> list[ExperimentResult]:
     """List what each experiment said last of each model, from whichever run."""
-    newest = filter_newest(read_measured(engine.stream(LATEST_SQL, _bind(selection))))
+    newest = filter_newest(read_measured(engine.stream(LATEST_SQL[engine.dialect], _bind(selection))))
     return [result for result in newest if selection.experiment in (None, result.experiment)]
 
 
@@ -238,7 +254,7 @@ def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResu
     if selection.run:
         rows = engine.stream(RUN_BRIEF_SQL, _bind(selection) | {"run_id": selection.run})
     else:
-        rows = engine.stream(LATEST_BRIEF_SQL, _bind(selection))
+        rows = engine.stream(LATEST_BRIEF_SQL[engine.dialect], _bind(selection))
     results = list(map(BriefResult._make, rows))
     if selection.experiment:
         results = [result for result in results if result.experiment == selection.experiment]

@@ -8,7 +8,8 @@ from compileboard.app.queries.engine import Engine
 
 NEWEST_OF_NAMES_SQL = """
 select
-  r.suite, r.name, r.started_us, t.compile_count, t.graph_break_count, t.recompile_count, t.failure_count, t.compile_us
+  r.suite, r.name, r.started_us, $t.compile_count, $t.graph_break_count, $t.recompile_count, $t.failure_count,
+  $t.compile_us
 from (
   select suite, name, max(started_us) as started_us
   from runs
@@ -17,8 +18,8 @@ from (
   group by suite, name
 ) as newest
 join runs as r on r.name = newest.name and r.started_us = newest.started_us and r.suite $is newest.suite
-join run_totals as t on t.run_id = r.id
-where t.compile_count > 0
+$totals
+where $t.compile_count > 0
 order by r.started_us desc, r.id desc
 limit :limit
 """

@@ -113,70 +113,97 @@ class RunSeries:
     run_count: Annotated[fields.Count, "Runs."]
 
 
-_SCOPE = """
-  r.source <> 'trial'
-  and (:suite is null or r.suite = :suite)
-  and (:name is null or r.name = :name)
-"""
-_NEWEST = f"""
+def write_scope(suite: str | None, name: str | None) -> str:
+    """Write which runs count; only what is given is compared, so that an index of it is of use."""
+    given = {"r.suite = :suite": suite, "r.name = :name": name}
+    return " and ".join(["r.source <> 'trial'", *(text for text, value in given.items() if value is not None)])
+
+
+def _newest(scope: str) -> str:
+    """Write the newest runs as a common table expression."""
+    return f"""
 with newest as materialized (
-  select r.id
+  select r.id, r.pub
   from runs as r
-  where {_SCOPE}
+  where {scope}
   order by r.started_us desc, r.id desc
   limit :newest
 )
 """  # noqa: S608  own texts only
-# Each suite and name has a newest run of its own; one that is running may not have come to it yet.
-_NEWEST_OF_EACH = f"""
-with newest as materialized (
+
+
+def _newest_of_each(scope: str) -> str:
+    """Write the newest runs, and which are the newest of their suite and name.
+
+    One that is running may not have come to what the one before had.
+    """
+    return f"""
+with last as materialized (
   select
-    r.id,
-    row_number() over (
-      partition by r.suite, r.name
-      order by r.state = 'running', r.started_us desc, r.id desc
-    ) = 1 as is_newest
+    r.suite, r.name, max(case when r.state <> 'running' then r.started_us end) as ended_us,
+    max(r.started_us) as started_us
   from runs as r
-  where {_SCOPE}
-  order by r.started_us desc, r.id desc
-  limit :newest
+  where {scope}
+  group by r.suite, r.name
+), newest as materialized (
+  select r.id, r.pub, coalesce(r.ended_us, r.started_us) = coalesce(last.ended_us, last.started_us) as is_newest
+  from (
+    select r.id, r.pub, r.suite, r.name, r.started_us, case when r.state <> 'running' then r.started_us end as ended_us
+    from runs as r
+    where {scope}
+    order by r.started_us desc, r.id desc
+    limit :newest
+  ) as r
+  join last on last.suite $is r.suite and last.name = r.name
 )
 """  # noqa: S608  own texts only
-TOTALS_SQL = f"""
+
+
+def totals_sql(scope: str) -> str:
+    """Write the statement for sums over runs."""
+    return f"""
 select
   count(*) as run_count,
   coalesce(sum(r.state = 'running' and r.heartbeat_us >= :alive_since_us), 0) as running_count,
-  coalesce(sum(t.compile_count), 0) as compile_count,
-  coalesce(sum(t.recompile_count), 0) as recompile_count,
-  coalesce(sum(t.graph_break_count), 0) as graph_break_count,
-  coalesce(sum(t.recompile_limit_count), 0) as recompile_limit_count,
-  coalesce(sum(t.failure_count), 0) as failure_count,
-  coalesce(sum(t.runtime_failure_count), 0) as runtime_failure_count,
-  coalesce(sum(t.failure_count + t.runtime_failure_count + t.failed_result_count > 0), 0) as failed_run_count,
-  {recorded_us("sum(t.compile_us)", "sum(t.compile_count)")} as compile_us,
-  {recorded_us("sum(t.recompile_us)", "sum(t.recompile_count)")} as recompile_us
+  coalesce(sum($t.compile_count), 0) as compile_count,
+  coalesce(sum($t.recompile_count), 0) as recompile_count,
+  coalesce(sum($t.graph_break_count), 0) as graph_break_count,
+  coalesce(sum($t.recompile_limit_count), 0) as recompile_limit_count,
+  coalesce(sum($t.failure_count), 0) as failure_count,
+  coalesce(sum($t.runtime_failure_count), 0) as runtime_failure_count,
+  coalesce(sum($t.failure_count + $t.runtime_failure_count + $t.failed_result_count > 0), 0) as failed_run_count,
+  {recorded_us("sum($t.compile_us)", "sum($t.compile_count)")} as compile_us,
+  {recorded_us("sum($t.recompile_us)", "sum($t.recompile_count)")} as recompile_us
 from runs as r
-left join run_totals as t on t.run_id = r.id
-where {_SCOPE}
+$totals
+where {scope}
 """  # noqa: S608
-TREND_SQL = f"""
+
+
+def trend_sql(scope: str) -> str:
+    """Write the statement for the newest runs with their counts."""
+    return f"""
 select
-  r.id as run_id, r.name, a.title, r.suite, {SHOWN_STATE} as state, r.started_us,
-  coalesce(t.compile_count, 0) as compile_count,
-  coalesce(t.recompile_count, 0) as recompile_count,
-  coalesce(t.graph_break_count, 0) as graph_break_count,
-  {recorded_us("t.compile_us", "t.compile_count")} as compile_us,
-  coalesce(t.failure_count + t.runtime_failure_count + t.failed_result_count > 0, 0) as has_failed,
-  r.torch_version is not null or coalesce(t.compile_count, 0) > 0 as is_observed
+  r.id as run_id, r.name, $a.title, r.suite, {SHOWN_STATE} as state, r.started_us,
+  coalesce($t.compile_count, 0) as compile_count,
+  coalesce($t.recompile_count, 0) as recompile_count,
+  coalesce($t.graph_break_count, 0) as graph_break_count,
+  {recorded_us("$t.compile_us", "$t.compile_count")} as compile_us,
+  coalesce($t.failure_count + $t.runtime_failure_count + $t.failed_result_count > 0, 0) as has_failed,
+  r.torch_version is not null or coalesce($t.compile_count, 0) > 0 as is_observed
 from runs as r
-left join run_totals as t on t.run_id = r.id
-left join run_annotations as a on a.run_id = r.id
-where {_SCOPE}
+$totals
+$words
+where {scope}
 order by r.started_us desc, r.id desc
 limit :newest
 """  # noqa: S608
-BREAKS_SQL = f"""
-{_NEWEST_OF_EACH}, top as (
+
+
+def breaks_sql(scope: str) -> str:
+    """Write the statement for what broke graphs for longest."""
+    return f"""
+{_newest_of_each(scope)}, top as (
   select
     b.distinct_id,
     sum(b.break_count) as break_count,
@@ -184,7 +211,7 @@ BREAKS_SQL = f"""
     sum(b.compile_us) as compile_us,
     max(n.is_newest) as is_present
   from newest as n
-  $join run_breaks as b on b.run_id = n.id
+  $join $rows(run_breaks, newest) as b on $of(b, n)
   group by b.distinct_id
   order by compile_us desc, break_count desc, b.distinct_id
   limit :limit
@@ -199,8 +226,12 @@ left join functions as f on f.id = d.function_id
 order by top.compile_us desc, top.break_count desc, d.id
 limit :limit
 """  # noqa: S608
-CAUSES_SQL = f"""
-{_NEWEST_OF_EACH}, top as (
+
+
+def causes_sql(scope: str) -> str:
+    """Write the statement for what was compiled again for longest."""
+    return f"""
+{_newest_of_each(scope)}, top as (
   select
     u.cause_id,
     sum(u.recompile_count) as recompile_count,
@@ -208,7 +239,7 @@ CAUSES_SQL = f"""
     sum(u.compile_us) as compile_us,
     max(n.is_newest) as is_present
   from newest as n
-  $join run_causes as u on u.run_id = n.id
+  $join $rows(run_causes, newest) as u on $of(u, n)
   where u.recompile_count > 0
   group by u.cause_id
   order by compile_us desc, recompile_count desc, u.cause_id
@@ -223,8 +254,12 @@ left join functions as f on f.id = d.function_id
 order by top.compile_us desc, top.recompile_count desc, d.id
 limit :limit
 """  # noqa: S608
-FUNCTIONS_SQL = f"""
-{_NEWEST}, top as (
+
+
+def functions_sql(scope: str) -> str:
+    """Write the statement for what was compiled again most often."""
+    return f"""
+{_newest(scope)}, top as (
   select
     u.function_id,
     sum(u.recompile_count) as recompile_count,
@@ -233,7 +268,7 @@ FUNCTIONS_SQL = f"""
     count(*) as run_count,
     sum(u.compile_us) as compile_us
   from newest as n
-  $join run_functions as u on u.run_id = n.id
+  $join $rows(run_functions, newest) as u on $of(u, n)
   where u.recompile_count > 0
   group by u.function_id
   order by recompile_count desc, u.function_id
@@ -247,12 +282,14 @@ join functions as f on f.id = top.function_id
 order by top.recompile_count desc, f.id
 limit :limit
 """  # noqa: S608
+
+
 SERIES_SQL = """
 select suite, name, count(*) as run_count
 from runs
 where source <> 'trial'
 group by suite, name
-order by suite, name
+order by suite nulls first, name
 limit 500
 """
 
@@ -261,8 +298,9 @@ def get_totals(
     engine: Engine, suite: str | None = None, name: str | None = None, *, alive_since_us: int = 0
 ) -> DatabaseTotals:
     """Sum over every run of a suite and name."""
+    scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "alive_since_us": alive_since_us}
-    return DatabaseTotals(**dict(engine.rows(TOTALS_SQL, values)[0]))
+    return DatabaseTotals(**dict(engine.rows(totals_sql(scope), values)[0]))
 
 
 def list_trend(
@@ -274,8 +312,9 @@ def list_trend(
     alive_since_us: int = 0,
 ) -> list[RunPoint]:
     """List a point for each of the newest runs, oldest first."""
+    scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "newest": newest, "alive_since_us": alive_since_us}
-    rows = engine.rows(TREND_SQL, values)
+    rows = engine.rows(trend_sql(scope), values)
     return [_to_point(row) for row in reversed(rows)]
 
 
@@ -294,8 +333,9 @@ def list_top_breaks(
     limit: int = 8,
 ) -> list[TopBreak]:
     """List the distinct breaks of the newest runs whose compiles took longest."""
+    scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopBreak(**_mark_present(row, "distinct_id")) for row in engine.rows(BREAKS_SQL, values)]
+    return [TopBreak(**_mark_present(row, "distinct_id")) for row in engine.rows(breaks_sql(scope), values)]
 
 
 def list_top_causes(
@@ -307,8 +347,9 @@ def list_top_causes(
     limit: int = 8,
 ) -> list[TopCause]:
     """List the causes of recompiles of the newest runs whose compiles took longest."""
+    scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopCause(**_mark_present(row, "cause_id")) for row in engine.rows(CAUSES_SQL, values)]
+    return [TopCause(**_mark_present(row, "cause_id")) for row in engine.rows(causes_sql(scope), values)]
 
 
 def _mark_present(row: Row, id_name: str) -> dict[str, Any]:
@@ -324,8 +365,9 @@ def list_top_functions(
     limit: int = 8,
 ) -> list[TopFunction]:
     """List the functions of the newest runs that recompile most."""
+    scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopFunction(**fields.name_ids(row, "function_id")) for row in engine.rows(FUNCTIONS_SQL, values)]
+    return [TopFunction(**fields.name_ids(row, "function_id")) for row in engine.rows(functions_sql(scope), values)]
 
 
 def list_series(engine: Engine) -> list[RunSeries]:
@@ -336,7 +378,7 @@ def list_series(engine: Engine) -> list[RunSeries]:
 FAILED_RESULTS_SQL = """
 select x.run_id, s.model, x.reason, x.message
 from $each(:run_ids) as wanted
-join results as x on x.run_id = wanted.value
+join $rows(results, :run_ids) as x on x.run_id = wanted.value
 join series as s on s.id = x.series_id
 where x.status = 'failed'
 order by x.run_id, s.model, x.id
@@ -346,7 +388,7 @@ MEASURED_SQL = """
 select distinct
   x.run_id, s.suite, s.model, s.mode, s.dtype, s.device, s.hardware, s.backend, s.dynamic, s.batch_size, s.world_size
 from $each(:run_ids) as wanted
-join results as x on x.run_id = wanted.value
+join $rows(results, :run_ids) as x on x.run_id = wanted.value
 join series as s on s.id = x.series_id
 where x.status = 'measured'
   and s.model $in(:models)
@@ -356,10 +398,11 @@ limit 100000
 SPEEDUPS_SQL = """
 select x.run_id, x.geomean_speedup, x.speedup_count, x.measured_count, x.total_count, x.failed_count
 from $each(:run_ids) as wanted
-join run_summaries as x on x.run_id = wanted.value
+join $rows(run_summaries, :run_ids) as x on x.run_id = wanted.value
 where x.definition = 'summarize_perf'
 order by
-  x.run_id, x.measured_count desc, x.total_count desc, x.mode, x.dtype, x.device, x.hardware, x.backend, x.dynamic
+  x.run_id, x.measured_count desc, x.total_count desc, x.mode, x.dtype, x.device, x.hardware, x.backend, x.dynamic,
+  x.world_size, x.suite
 limit 1000
 """
 

@@ -6,14 +6,19 @@ A reason is why graphs broke (a distinct graph break) or why functions were comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import nlargest, nsmallest
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 from compileboard.app.queries.engine import Engine, get_row
-from compileboard.app.queries.fields import CompilesUs, Count, DurationUs, RunId, StartTime, Title, name_ids
+from compileboard.app.queries.fields import CompilesUs, Count, RunId, StartTime, Title, name_ids
+from compileboard.app.queries.fleet.months import MONTHS, ThingCounts, bind_months, per_thing_sql, seen_sql
+from compileboard.app.queries.fleet.reason_sums import ReasonSums, Sum, sum_reasons
+from compileboard.app.queries.fleet.reason_trends import KindSums, TrendGrid, make_grid, read_grid
 from compileboard.app.queries.fleet.runs import (
     WANTED,
+    WANTED_PUBS,
     WANTED_SLOTS,
     RunFilter,
     Slot,
@@ -25,17 +30,8 @@ from compileboard.app.queries.newest import SHOWN_STATE
 from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.queries.parameters import list_names, read_query
 from compileboard.app.schema import one_of
-from compileboard.collectors.contract.fingerprints import format_id, parse_id
+from compileboard.collectors.contract.fingerprints import parse_id
 
-_LIMITS = """
-limits as materialized (
-  select u.function_id, sum(u.recompile_limit_count) as limit_count
-  from wanted as w
-  $join run_functions as u on u.run_id = w.id
-  where u.recompile_limit_count > 0
-  group by u.function_id
-)
-"""
 _ALL_LIMITS = """,
   (
     select coalesce(sum(t.recompile_limit_count), 0)
@@ -43,6 +39,7 @@ _ALL_LIMITS = """,
     $join run_totals as t on t.run_id = w.id
   ) as limit_count
 """
+_FUNCTION_COUNTS = ThingCounts("run_functions", "function_id", ("recompile_limit_count",))
 _FUNCTION_LIMITS = """,
   (
     select coalesce(sum(u.recompile_limit_count), 0)
@@ -51,6 +48,24 @@ _FUNCTION_LIMITS = """,
     where c.id = :id
   ) as limit_count
 """
+
+
+SLOT_LIMITS_SQL = f"""
+with {WANTED_SLOTS}
+select w.slot, u.function_id, sum(u.recompile_limit_count) as limit_count
+from wanted as w
+$join run_functions as u on u.run_id = w.id
+where w.slot $in(:slots)
+  and u.recompile_limit_count > 0
+group by w.slot, u.function_id
+union all
+select w.slot, null, sum(t.recompile_limit_count)
+from wanted as w
+$join run_totals as t on t.run_id = w.id
+where w.slot $in(:slots)
+group by w.slot
+limit 200000
+"""  # noqa: S608  own texts only
 
 
 class ReasonFilter(Protocol):
@@ -148,50 +163,108 @@ matching as materialized (
 )
 """  # noqa: S608  own texts only
 
-    def list_sql(self, order: str, up: bool, after: bool) -> str:
-        """Write the list's statement for one order."""
+    @property
+    def sums(self) -> ThingCounts:
+        """Return what a run's reasons are summed up as."""
+        return ThingCounts(self.run_table, self.key, self.counts)
+
+    def list_months_sql(self, order: str, up: bool, after: bool, selected: Selection, only: str = "") -> str:
+        """Write the list's statement for one order as ClickHouse reads it: sums first, texts of one page after.
+
+        `only` is a condition with {key}.
+        """
         key, direction, sign = self.orders[order], "asc" if up else "desc", ">" if up else "<"
-        counts = ", ".join(f"p.{name}" for name in self.counts)
-        behind = f"where (p.{key}, p.id) {sign} (:after_key, :after_id)" if after else ""
+        behind = f"and (p.{key}, p.id) {sign} (:after_key, :after_id)" if after else ""
+        counts = ", ".join(f"p.{name} as {name}" for name in (*self.counts, "run_count"))
+        of_page = "{key} in (select function_id from things)"
+        limits = per_thing_sql(_FUNCTION_COUNTS, selected.runs, of_page) if self.has_limits else ""
         return f"""
-with {WANTED}, {self.matching}, {f"{_LIMITS}, " if self.has_limits else ""}per_reason as materialized (
-  select
-    b.{self.key} as id, {", ".join(f"sum(b.{name}) as {name}" for name in self.counts)}, count(*) as run_count,
-    sum(b.compile_us) as compile_us, min(w.started_us) as first_us, max(w.started_us) as last_us
-  from wanted as w
-  $join {self.run_table} as b on b.run_id = w.id
-  group by b.{self.key}
-), page as materialized (
-  select p.id, {counts}, p.run_count, p.compile_us, p.first_us, p.last_us
-  from per_reason as p
-  join matching as m on m.id = p.id
-  {behind}
+with {WANTED_PUBS}, {MONTHS}, {f"{self.matching}," if self.is_narrowed(selected) else ""}page as materialized (
+  select *
+  from ({per_thing_sql(self.sums, selected.runs, only)}) as p
+  where {"p.id in (select id from matching)" if self.is_narrowed(selected) else "1"}
+    {behind}
   order by p.{key} {direction}, p.id {direction}
   limit :limit
+), things as materialized (
+  select *
+  from {self.table}
+  where id in (select id from page)
 )
 select
-  p.id, d.fingerprint, {self.columns}, f.name as function, f.file, {counts},
-  p.run_count, {recorded_us("p.compile_us", f"p.{self.count}")} as compile_us, p.first_us, p.last_us
-  {", coalesce(l.limit_count, 0) as limit_count" if self.has_limits else ""}
+  p.id as id, d.fingerprint, {self.columns}, f.name as function, f.file as file, {counts},
+  {recorded_us("p.compile_us", f"p.{self.count}")} as compile_us, p.first_us as first_us, p.last_us as last_us
+  {", coalesce(l.recompile_limit_count, 0) as limit_count" if self.has_limits else ""}
 from page as p
-join {self.table} as d on d.id = p.id
-left join functions as f on f.id = d.function_id
-{"left join limits as l on l.function_id = d.function_id" if self.has_limits else ""}
+join things as d on d.id = p.id
+left join (
+  select *
+  from functions
+  where id in (select function_id from things)
+) as f on f.id = d.function_id
+{f"left join ({limits}) as l on l.id = d.function_id" if self.has_limits else ""}
 order by p.{key} {direction}, p.id {direction}
 limit :limit
+"""  # noqa: S608  own texts only
+
+    @property
+    def slots_sql(self) -> str:
+        """Write the statement for what every reason came to in some slots."""
+        guard_failures = "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
+        return f"""
+with {WANTED_SLOTS}
+select
+  w.slot, b.{self.key}, sum(b.{self.count}), {guard_failures} as guard_failure_count, sum(b.compile_us), count(*),
+  min(w.started_us), max(w.started_us)
+from wanted as w
+$join {self.run_table} as b on b.run_id = w.id
+where w.slot $in(:slots)
+group by w.slot, b.{self.key}
+order by w.slot, b.{self.key}
+limit 2000000
 """  # noqa: S608
 
     @property
-    def cells_sql(self) -> str:
-        """Write the statement for what every reason came to in every run."""
-        guard_failures = "b.guard_failure_count" if "guard_failure_count" in self.counts else "0"
+    def slot_runs_sql(self) -> str:
+        """Write the statement for how many runs of some slots have any."""
         return f"""
 with {WANTED_SLOTS}
-select b.{self.key}, w.slot, b.{self.count}, {guard_failures} as guard_failure_count, b.compile_us
+select w.slot, count(*) as run_count
 from wanted as w
-$join {self.run_table} as b on b.run_id = w.id
-limit 2000000
+where w.slot $in(:slots)
+  and exists (select 1 from {self.run_table} as b where b.run_id = w.id)
+group by w.slot
+order by w.slot
+limit 48
 """  # noqa: S608
+
+    @property
+    def details_sql(self) -> str:
+        """Write the statement for what does not depend on runs."""
+        return f"""
+select d.id, d.fingerprint, {self.columns}, f.name as function, f.file, d.function_id
+from {self.table} as d
+left join functions as f on f.id = d.function_id
+where d.id $in(:ids)
+order by d.id
+limit 2000
+"""  # noqa: S608
+
+    @property
+    def things_sql(self) -> str:
+        """Write the statement for the kind and the function of some reasons."""
+        return f"""
+select d.id, {self.kind} as kind, d.function_id, {self.gb_id} as gb_id
+from {self.table} as d
+where d.id $in(:ids)
+order by d.id
+limit 200000
+"""  # noqa: S608
+
+    def is_narrowed(self, selected: Selection) -> bool:
+        """Return whether a filter leaves any reasons out."""
+        names = (*self.exact, "text", "function")
+        return any(getattr(selected, name) is not None for name in names)
 
     @property
     def kinds_sql(self) -> str:
@@ -222,6 +295,81 @@ select
   ) as run_count{_ALL_LIMITS if self.has_limits else ""}
 """  # noqa: S608
 
+    def scope_months_sql(self, selected: Selection) -> str:
+        """Write the same as ClickHouse reads it."""
+        is_narrow = self.is_narrowed(selected)
+        table = f"{self.run_table}_rows" if is_narrow else self.sums.kinds
+        return f"""
+with {WANTED_PUBS}{f", {self.matching}" if is_narrow else ""}
+select
+  (
+    select uniqExact(b.pub)
+    from {table} as b
+    where b.pub in (select pub from wanted)
+      {f"and b.{self.key} in (select id from matching)" if is_narrow else ""}
+  ) as run_count
+  {", (select coalesce(sum(recompile_limit_count), 0) from wanted) as limit_count" if self.has_limits else ""}
+"""  # noqa: S608
+
+    def kind_slots_sql(self, selected: Selection) -> str:
+        """Write the statement, for ClickHouse, for what every kind came to in every slot."""
+        guard_failures = "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
+        sums = f"sum(b.{self.count}) as count, {guard_failures} as guard_failure_count, sum(b.compile_us) as compile_us"
+        if self.is_narrowed(selected):
+            return f"""
+with {WANTED_SLOTS}, {self.matching}
+select m.kind as kind, w.slot as slot, {sums}
+from (
+  select *
+  from {self.run_table}_rows
+  where {self.key} in (select id from matching)
+) as b
+join wanted as w on w.pub = b.pub
+join matching as m on m.id = b.{self.key}
+group by kind, slot
+"""  # noqa: S608
+        return f"""
+with {WANTED_SLOTS}
+select b.kind as kind, w.slot as slot, {sums}
+from {self.sums.kinds} as b
+join wanted as w on w.pub = b.pub
+group by kind, slot
+"""  # noqa: S608
+
+    def kind_counts_sql(self, selected: Selection) -> str:
+        """Write the statement, for ClickHouse, for how many reasons and functions every kind has, and all of them."""
+        everything = f"""matching as (
+  select d.id as id, {self.kind} as kind, d.function_id as function_id, {self.gb_id} as gb_id
+  from {self.table} as d
+)"""  # noqa: S608
+        return f"""
+with {WANTED_PUBS}, {MONTHS}, {self.matching if self.is_narrowed(selected) else everything}
+select
+  m.kind as kind, argMin(tuple(m.gb_id), m.id).1 as gb_id, countIf(m.is_seen) as distinct_count,
+  uniqExactIf(m.function_id, m.is_seen) as function_count, grouping(m.kind) as is_of_all
+from (
+  select kind, gb_id, id, function_id, id in ({seen_sql(self.sums, selected.runs)}) as is_seen
+  from matching
+) as m
+group by grouping sets ((m.kind), ())
+"""  # noqa: S608
+
+    def lines_sql(self, selected: Selection, are_shown: bool) -> str:
+        """Write the statement, for ClickHouse, for how often reasons came in every slot: all, or those shown."""
+        of = "$in(:shown)" if are_shown else "in (select id from matching)"
+        return f"""
+with {WANTED_SLOTS}{"" if are_shown else f", {self.matching}"}
+select b.{self.key} as id, w.slot as slot, sum(b.{self.count}) as count
+from (
+  select *
+  from {self.run_table}_rows
+  where {self.key} {of}
+) as b
+join wanted as w on w.pub = b.pub
+group by id, slot
+limit 10000000
+"""  # noqa: S608
+
     @property
     def get_sql(self) -> str:
         """Write the statement for one reason over all runs."""
@@ -250,14 +398,15 @@ limit 1
         """Write the statement for the runs that have one reason."""
         return f"""
 select
-  r.id, r.name, a.title, r.suite, r.source, {SHOWN_STATE} as state, r.started_us, r.torch_version, r.host, r.git_commit,
-  case when t.result_count then r.git_subject end as git_subject,
+  r.id, r.name, $a.title, r.suite, r.source, {SHOWN_STATE} as state, r.started_us, r.torch_version, r.host,
+  r.git_commit,
+  case when $t.result_count > 0 then r.git_subject end as git_subject,
   b.{self.count} as count, {recorded_us("b.compile_us", f"b.{self.count}")} as compile_us,
-  coalesce(a.pinned, 0) as pinned
-from {self.run_table} as b
-join runs as r on r.id = b.run_id
-left join run_totals as t on t.run_id = r.id
-left join run_annotations as a on a.run_id = r.id
+  coalesce($a.pinned, 0) as pinned
+from runs as r
+join {self.run_table} as b on b.run_id = r.id
+$totals
+$words
 where b.{self.key} = :id
   and (:after_us is null or (r.started_us, r.id) < (:after_us, :after_id))
 order by r.started_us desc, r.id desc
@@ -266,42 +415,6 @@ limit :limit
 
 
 AnySubject = ReasonSubject[Any, Any, Any, Any]
-
-
-TrendLine = Annotated[list[float], "Mean count a run, one number for each of `slots`."]
-
-
-@dataclass(frozen=True)
-class KindTrend:
-    """Totals of one type."""
-
-    kind: Annotated[str, "The kind."]
-    gb_id: Annotated[str | None, "torch's id, for graph breaks."]
-    distinct_count: Annotated[Count, "Distinct things."]
-    function_count: Annotated[Count, "Functions."]
-    count: Annotated[Count, "Count."]
-    guard_failure_count: Annotated[Count, "Failed cache entries, for recompiles."]
-    compile_us: Annotated[DurationUs | None, "Time of the compiles."]
-    trend: TrendLine
-
-
-@dataclass(frozen=True)
-class TrendGrid:
-    """Counts of each distinct thing in each slot, by id, and of each kind of thing, most frequent first."""
-
-    counts: Mapping[int, list[int]]
-    slots: Sequence[Slot]
-    kinds: tuple[KindTrend, ...]
-    function_count: int
-
-    def line(self, thing: str) -> list[float]:
-        """Return a thing's mean count a run, slot by slot; empty if it is not among them."""
-        return _per_run(self.counts.get(parse_id(thing), ()), self.slots)
-
-    @property
-    def lines(self) -> dict[str, list[float]]:
-        """Return every thing's line; a page asks for those it shows."""
-        return {format_id(thing): _per_run(counts, self.slots) for thing, counts in self.counts.items()}
 
 
 @dataclass(frozen=True)
@@ -369,29 +482,139 @@ def list_reasons(
     """
     order, direction = check_order(sort or subject.default_order, subject.orders)
     after = decode_cursor(cursor, int, int)
+    if engine.dialect == "sqlite":
+        reasons = _list_summed(engine, subject, selected, subject.orders[order], direction == "asc", after, limit + 1)
+        return _make_page(reasons, subject, order, limit)
     values = subject.bind(selected) | {"limit": limit + 1}
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
-    rows = engine.rows(subject.list_sql(order, direction == "asc", after is not None), values)
-    reasons = [subject.make_reason(name_ids(row, "id")) for row in rows]
+    sql = subject.list_months_sql(order, direction == "asc", after is not None, selected)
+    rows = engine.rows(sql, values | bind_months(selected.runs))
+    return _make_page([subject.make_reason(name_ids(row, "id")) for row in rows], subject, order, limit)
+
+
+def _make_page(
+    reasons: list[Reason], subject: ReasonSubject[Any, Reason, Any, Any], order: str, limit: int
+) -> Page[Reason]:
     return make_page(reasons, limit, lambda reason: (getattr(reason, subject.orders[order]) or 0, parse_id(reason.id)))
 
 
+def _list_summed(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Any, Any],
+    selected: Selection,
+    key: str,
+    up: bool,
+    after: tuple[Any, ...] | None,
+    limit: int,
+) -> list[Reason]:
+    """List reasons out of their sums by slot: what is read anew are the slots that changed."""
+    sums = _sum_up(engine, subject, selected)
+    totals = sums.totals
+    if subject.is_narrowed(selected):
+        rows = engine.stream(subject.kinds_sql, subject.bind(selected))
+        totals = {row[0]: totals[row[0]] for row in rows if row[0] in totals}
+    column = Sum._fields.index("event_count" if key == subject.count else key)
+    ranked = ((total[column], reason_id) for reason_id, total in totals.items())
+    if after:
+        ranked = ((rank, of) for rank, of in ranked if ((rank, of) > after if up else (rank, of) < after))
+    chosen = [reason_id for _rank, reason_id in (nsmallest if up else nlargest)(limit, ranked)]
+    details = {row["id"]: dict(row) for row in engine.rows(subject.details_sql, {"ids": chosen})}
+    reasons = []
+    for reason_id in chosen:
+        total, row = totals[reason_id], details[reason_id]
+        function_id = row.pop("function_id")
+        row |= {**total._asdict(), "compile_us": total.compile_us or (None if total.event_count else 0)}
+        row[subject.count] = row.pop("event_count")
+        if not subject.has_limits:
+            del row["guard_failure_count"]
+        else:
+            row["limit_count"] = 0 if function_id is None else sums.limits.get(function_id, 0)
+        reasons.append(subject.make_reason(name_ids(row, "id")))
+    return reasons
+
+
+def _sum_up(engine: Engine, subject: AnySubject, selected: ReasonFilter) -> ReasonSums:
+    def read_slots(values: Mapping[str, Any]) -> dict[int, tuple[Any, ...]]:
+        slots: dict[int, tuple[dict[int, Sum], int, dict[int | None, int]]]
+        run_counts = {row[0]: row[1] for row in engine.rows(subject.slot_runs_sql, values)}
+        slots = {number: ({}, run_counts.get(number, 0), {}) for number in values["slots"]}
+        for slot, reason_id, *sums in engine.stream(subject.slots_sql, values):
+            slots[slot][0][reason_id] = Sum(*sums)
+        for slot, function_id, count in engine.rows(SLOT_LIMITS_SQL, values) if subject.has_limits else ():
+            slots[slot][2][function_id] = count
+        return slots
+
+    return sum_reasons(engine, subject.table, selected.runs, read_slots)
+
+
 def get_reason_trends(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Any, Summary, Any],
+    selected: Selection,
+    shown: Iterable[str] | None = None,
+) -> ReasonTrends[Summary]:
+    """Sum over all reasons of a filter, and draw the trend of each kind and of each reason, or of those shown alone."""
+    shown_ids = None if shown is None else [parse_id(reason_id) for reason_id in shown]
+    if engine.dialect == "sqlite":
+        trends = _trace_summed(engine, subject, selected)
+        if shown_ids is None:
+            return trends
+        known = trends.grid.counts
+        counts = {reason_id: known[reason_id] for reason_id in shown_ids if reason_id in known}
+        return replace(trends, grid=replace(trends.grid, counts=counts))
+    slots = list_slots(engine, selected.runs)
+    values = subject.bind(selected) | bind_months(selected.runs)
+    scope = dict(engine.rows(subject.scope_months_sql(selected), values)[0])
+    values |= bind_slots(selected.runs, slots) | {"shown": shown_ids or []}
+    lines = subject.lines_sql(selected, shown_ids is not None)
+    grid = read_grid(engine, subject.kind_slots_sql(selected), subject.kind_counts_sql(selected), lines, values, slots)
+    return ReasonTrends(subject.summarize(grid, scope), grid, slots)
+
+
+def _trace_summed(
     engine: Engine, subject: ReasonSubject[Selection, Any, Summary, Any], selected: Selection
 ) -> ReasonTrends[Summary]:
-    """Sum over all reasons of a filter, and draw the trend of each and of each kind."""
-    slots = list_slots(engine, selected.runs)
-    values = subject.bind(selected)
-    scope = dict(engine.rows(subject.scope_sql, values)[0])
-    values |= bind_slots(selected.runs, slots)
-    grid = add_up(engine, subject.cells_sql, subject.kinds_sql, values, slots)
-    return ReasonTrends(subject.summarize(grid, scope), grid, slots)
+    """Make the trends out of the sums by slot."""
+    sums = _sum_up(engine, subject, selected)
+    totals = sums.totals
+    is_narrowed = subject.is_narrowed(selected)
+    if not is_narrowed and "trends" in sums.made:
+        made: ReasonTrends[Summary] = sums.made["trends"]
+        return made
+    if is_narrowed:
+        values = subject.bind(selected)
+        things = {row[0]: row[1:] for row in engine.stream(subject.kinds_sql, values) if row[0] in totals}
+        scope = dict(engine.rows(subject.scope_sql, values)[0])
+    else:
+        things = sums.things
+        if missing := [reason_id for reason_id in totals if reason_id not in things]:
+            things |= {row[0]: row[1:] for row in engine.stream(subject.things_sql, {"ids": missing})}
+        things = {reason_id: things[reason_id] for reason_id in totals}
+        scope = {"run_count": sums.run_count}
+        scope |= {"limit_count": sums.limits.get(None, 0)} if subject.has_limits else {}
+    kinds: dict[str, KindSums] = {}
+    for reason_id, (kind, function_id, gb_id) in things.items():
+        of_kind = kinds.get(kind)
+        if of_kind is None:
+            of_kind = kinds[kind] = KindSums(gb_id, [0] * len(sums.slots))
+        of_kind.add(function_id, totals[reason_id], sums.counts[reason_id])
+    counts = {reason_id: sums.counts[reason_id] for reason_id in things}
+    grid = make_grid(counts, kinds, sums.slots)
+    trends = ReasonTrends(subject.summarize(grid, scope), grid, sums.slots)
+    if not is_narrowed:
+        sums.made["trends"] = trends
+    return trends
 
 
 def get_reason(engine: Engine, subject: ReasonSubject[Any, Reason, Any, Any], reason_id: int) -> Reason | None:
     """Return one reason over all runs, or None if no run has it."""
-    row = get_row(engine, subject.get_sql, {"id": reason_id})
+    sql, values = subject.get_sql, {"id": reason_id}
+    if engine.dialect == "clickhouse":
+        every = subject.filter(runs=RunFilter())
+        sql = subject.list_months_sql(subject.default_order, False, False, every, "{key} = :id")
+        values |= subject.bind(every) | bind_months(every.runs) | {"limit": 1}
+    row = get_row(engine, sql, values)
     return subject.make_reason(name_ids(row, "id")) if row else None
 
 
@@ -426,13 +649,18 @@ with series as materialized (
   from {run_table} as b
   join runs as r on r.id = b.run_id
   where b.{key} = :id
+), newest as materialized (
+  select r.id as id, r.name as name, $a.title as title, r.started_us as started_us
+  from series as s
+  $join runs as r on r.suite $is s.suite and r.name = s.name and r.source <> 'trial'
+  $words
+  order by r.started_us desc, r.id desc
+  limit :newest
 )
-select r.id as run_id, r.name, a.title, r.started_us, coalesce(b.{count}, 0) as count
-from series as s
-$join runs as r on r.suite $is s.suite and r.name = s.name and r.source <> 'trial'
-left join {run_table} as b on b.run_id = r.id and b.{key} = :id
-left join run_annotations as a on a.run_id = r.id
-order by r.started_us desc, r.id desc
+select n.id as run_id, n.name, n.title, n.started_us, coalesce(b.{count}, 0) as count
+from newest as n
+left join {run_table} as b on b.run_id = n.id and b.{key} = :id
+order by n.started_us desc, n.id desc
 limit :newest
 """  # noqa: S608
 
@@ -446,66 +674,3 @@ def list_history(engine: Engine, subject: AnySubject, reason_id: int, *, newest:
 def list_points(engine: Engine, sql: str, values: Mapping[str, Any]) -> list[HistoryPoint]:
     """Read the points that a statement lists newest first, oldest first."""
     return [HistoryPoint(**dict(row)) for row in reversed(engine.rows(sql, values))]
-
-
-def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
-    return [count / slot.run_count for count, slot in zip(counts, slots)]
-
-
-def add_up(engine: Engine, cells: str, things: str, values: Mapping[str, Any], slots: list[Slot]) -> TrendGrid:
-    """Sum cells (id, slot, count, guard failures or 0, compile_us) over things (id, kind, function id, GB id).
-
-    The cells are summed here: they come unsorted, one a run and thing, and grouping them takes SQLite longer.
-    """
-    last = len(slots) - 1
-    kinds: dict[str, _KindSums] = {}
-    # By thing: its counts by slot, its kind's, guard failures, compile time, its kind, its function.
-    sums: dict[int, list[Any]] = {}
-    for thing, kind, function_id, gb_id in engine.stream(things, values):
-        if kind not in kinds:
-            kinds[kind] = _KindSums(gb_id, [0] * len(slots))
-        sums[thing] = [None, kinds[kind].counts, 0, 0, kinds[kind], function_id]
-    for thing, slot, count, guard_failure_count, compile_us in engine.stream(cells, values) if slots else ():
-        mine = sums.get(thing)
-        if mine is None:
-            continue
-        if mine[0] is None:
-            mine[0] = [0] * len(slots)
-        if slot > last:
-            slot = last  # a run was added since the slots were made
-        mine[0][slot] += count
-        mine[1][slot] += count
-        mine[2] += guard_failure_count
-        mine[3] += compile_us
-    seen = {thing: mine for thing, mine in sums.items() if mine[0] is not None}
-    for _counts, _of_kind, guard_failure_count, compile_us, kind_sums, function_id in seen.values():
-        kind_sums.distinct_count += 1
-        kind_sums.guard_failure_count += guard_failure_count
-        kind_sums.compile_us += compile_us
-        kind_sums.functions |= {function_id} - {None}
-    trends = [kind_sums.make_trend(kind, slots) for kind, kind_sums in kinds.items() if kind_sums.distinct_count]
-    trends.sort(key=lambda trend: (-trend.count, -trend.guard_failure_count, trend.kind))
-    function_count = len({function for kind_sums in kinds.values() for function in kind_sums.functions})
-    return TrendGrid({thing: mine[0] for thing, mine in seen.items()}, slots, tuple(trends), function_count)
-
-
-@dataclass
-class _KindSums:
-    gb_id: str | None
-    counts: list[int]
-    distinct_count: int = 0
-    functions: set[int] = field(default_factory=set)
-    guard_failure_count: int = 0
-    compile_us: int = 0
-
-    def make_trend(self, kind: str, slots: Sequence[Slot]) -> KindTrend:
-        return KindTrend(
-            kind=kind,
-            gb_id=self.gb_id,
-            distinct_count=self.distinct_count,
-            function_count=len(self.functions),
-            count=sum(self.counts),
-            guard_failure_count=self.guard_failure_count,
-            compile_us=self.compile_us,
-            trend=_per_run(self.counts, slots),
-        )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.queries import fields
-from compileboard.app.queries.fleet.reasons import ReasonSubject, TrendGrid
+from compileboard.app.queries.fleet.reason_trends import TrendGrid
+from compileboard.app.queries.fleet.reasons import ReasonSubject
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.parameters import Parameter
 from compileboard.collectors.contract.categories import BY_NAME
@@ -109,7 +110,7 @@ def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> CauseSummary:
     recompile_count = sum(kind.count for kind in grid.kinds)
     return CauseSummary(
         **scope,
-        cause_count=len(grid.counts),
+        cause_count=sum(kind.distinct_count for kind in grid.kinds),
         function_count=grid.function_count,
         recompile_count=recompile_count,
         guard_failure_count=sum(kind.guard_failure_count for kind in grid.kinds),

@@ -35,10 +35,10 @@ STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
 ORDERS = {
     "started": "r.started_us",
     "duration": "(coalesce(r.ended_us, r.heartbeat_us) - r.started_us)",
-    "compiles": "coalesce(t.compile_count, 0)",
-    "recompiles": "coalesce(t.recompile_count, 0)",
-    "breaks": "coalesce(t.graph_break_count, 0)",
-    "compile_time": "coalesce(t.compile_us, 0)",
+    "compiles": "coalesce($t.compile_count, 0)",
+    "recompiles": "coalesce($t.recompile_count, 0)",
+    "breaks": "coalesce($t.graph_break_count, 0)",
+    "compile_time": "coalesce($t.compile_us, 0)",
 }
 
 
@@ -100,41 +100,54 @@ def read_run_filter(query: Mapping[str, str]) -> RunFilter:
     return read_query(RunFilter, query, (*OTHER_KEYS, "done"))
 
 
-# Each line is true where its filter is not given. Runs are thousands, not millions: reading each row is right.
-_WHERE = """
-  (:name is null or r.name = :name)
-  and (:suite is null or r.suite = :suite)
-  and (:host is null or r.host = :host)
-  and (:gpu is null or r.gpu_name = :gpu or (:gpu = 'CPU' and r.gpu_count = 0))
-  and (:torch is null or r.torch_version = :torch)
-  and (:commit is null or substr(r.git_commit, 1, length(:commit)) = lower(:commit))
-  and (:state is null or r.state = :state)
-  and (:since_us is null or r.started_us >= :since_us)
-  and (:before_us is null or r.started_us < :before_us)
-  and (:tag_key is null or exists (
+_CONDITIONS = {
+    "name": "r.name = :name",
+    "suite": "r.suite = :suite",
+    "host": "r.host = :host",
+    "gpu": "(r.gpu_name = :gpu or (:gpu = 'CPU' and r.gpu_count = 0))",
+    "torch": "r.torch_version = :torch",
+    "commit": "substr(r.git_commit, 1, length(:commit)) = lower(:commit)",
+    "state": "r.state = :state",
+    "since_us": "r.started_us >= :since_us",
+    "before_us": "r.started_us < :before_us",
+    "tag_key": """exists (
     select 1
     from run_tags as g
     where g.run_id = r.id
       and g.key = :tag_key
       and (:tag_value is null or g.value = :tag_value)
-  ))
-  and (:text is null
-    or instr(lower(r.name), lower(:text))
-    or instr(lower(coalesce(a.title, '')), lower(:text))
-    or instr(lower(coalesce(a.note, '')), lower(:text))
+  )""",
+    "text": """(
+    instr(lower(r.name), lower(:text))
+    or instr(lower(coalesce($a.title, '')), lower(:text))
+    or instr(lower(coalesce($a.note, '')), lower(:text))
     or instr(lower(r.command), lower(:text))
     or instr(lower(coalesce(r.git_branch, '')), lower(:text))
     or instr(lower(coalesce(r.git_subject, '')), lower(:text))
     or substr(r.id, 1, length(:text)) = upper(:text)
-    or r.id = :text)
-"""
+    or r.id = :text
+  )""",
+}
+# Each is true where its filter is not given.
+_WHERE = "\n  and ".join(f"(:{name} is null or {condition})" for name, condition in _CONDITIONS.items())
+
+
+_PINNED = {
+    None: "true",
+    0: "coalesce($a.pinned, 0) = 0",
+    1: "r.id in (select run_id from run_annotations where pinned = 1)",  # they are few
+}
+
+
+def write_where(given: Mapping[str, Any]) -> str:
+    """Write the conditions of what is given alone, so that an index of it is of use."""
+    return "\n  and ".join(text for name, text in _CONDITIONS.items() if given[name] is not None) or "true"
 
 
 def _bind(selection: RunFilter) -> dict[str, Any]:
     return {name: value if value != "" else None for name, value in vars(selection).items()}
 
 
-COUNT_SQL = f"select count(*) {RUN_SOURCE} where {_WHERE}"
 TAGS_SQL = """
 select run_id, key, value
 from run_tags
@@ -144,16 +157,16 @@ limit 20000
 """
 
 
-def runs_sql(order: str, up: bool, after: bool) -> str:
-    """Write the list's statement for one order; public for the query-plan test."""
+def runs_sql(order: str, up: bool, after: bool, given: Mapping[str, Any]) -> str:
+    """Write the list's statement for one order and what is given."""
     key, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
     behind = f"and ({key}, r.id) {sign} (:after_key, :after_id)" if after else ""
     # Every part is one of this module's own texts; what people give is bound.
     return f"""
 select {RUN_COLUMNS}
 {RUN_SOURCE}
-where {_WHERE}
-  and (:pinned is null or coalesce(a.pinned, 0) = :pinned)
+where {_PINNED[given["pinned"]]}
+  and {write_where(given)}
   {behind}
 order by {key} {direction}, r.id {direction}
 limit :limit
@@ -185,7 +198,7 @@ def list_runs(
         values = _bind(selection or RunFilter()) | {"pinned": pinned, "limit": limit + 1 - len(rows)}
         if behind:
             values |= {"after_key": behind[1], "after_id": behind[2]}
-        records = engine.rows(runs_sql(order, direction == "asc", behind is not None), values)
+        records = engine.rows(runs_sql(order, direction == "asc", behind is not None, values), values)
         rows += [to_row(row) for row in records]
         if len(rows) > limit:
             break
@@ -205,7 +218,9 @@ def _key_of(row: RunRow, order: str) -> int:
 
 def count_runs(engine: Engine, selection: RunFilter | None = None) -> int:
     """Count the runs that a filter lets through."""
-    return int(engine.rows(COUNT_SQL, _bind(selection or RunFilter()))[0][0])
+    values = _bind(selection or RunFilter())
+    words = "$words" if values["text"] is not None else ""
+    return int(engine.rows(f"select count(*) from runs as r {words} where {write_where(values)}", values)[0][0])  # noqa: S608
 
 
 def get_run(engine: Engine, run_id: str) -> RunRow | None:
@@ -258,14 +273,24 @@ class RunChoices:
 
 
 _MOST_CHOICES = 200
-_CHOICES = """
-select distinct name, suite, host, gpu_name, torch_version
-from runs
-limit 100000
-"""
+_CHOICE_COLUMNS = ("name", "suite", "host", "gpu_name", "torch_version")
+# Each column by itself: of 100,000 runs most differ in some column.
+_CHOICES = "union all".join(
+    f"""
+select '{name}' as column_name, value
+from (
+  select distinct {name} as value
+  from runs
+  where {name} is not null
+  order by value
+  limit :most
+) as {name}_values
+"""  # noqa: S608  own names only
+    for name in _CHOICE_COLUMNS
+)
 _TAGS = """
-select distinct key || '=' || value as value
-from run_tags
+select key || '=' || t.tag_value as value
+from (select distinct key, value as tag_value from run_tags) as t
 order by value
 limit 200
 """
@@ -273,12 +298,12 @@ limit 200
 
 def list_choices(engine: Engine) -> RunChoices:
     """List what the recorded runs can be filtered by."""
-
-    records = engine.rows(_CHOICES)
-    columns = [sorted({value for value in column if value is not None})[:_MOST_CHOICES] for column in zip(*records)]
-    names, suites, hosts, gpus, torches = columns or [[]] * 5
+    columns: dict[str, list[str]] = {name: [] for name in _CHOICE_COLUMNS}
+    for column, value in engine.rows(_CHOICES, {"most": _MOST_CHOICES}):
+        columns[column].append(value)
+    names, suites, hosts, gpus, torches = (tuple(sorted(values)) for values in columns.values())
     tags = tuple(row["value"] for row in engine.rows(_TAGS))
-    return RunChoices(tuple(names), tuple(suites), tuple(hosts), (*gpus, "CPU"), tuple(torches), tags)
+    return RunChoices(names, suites, hosts, (*gpus, "CPU"), torches, tags)
 
 
 LOOKUP_SQL = """
@@ -312,11 +337,19 @@ wanted as materialized (
   where {_WHERE}
 )
 """  # own texts only
+# The numbers that ClickHouse has a run's roll-ups under.
+WANTED_PUBS = f"""
+wanted as materialized (
+  select r.pub as pub, $t.recompile_limit_count as recompile_limit_count
+  {RUN_SOURCE}
+  where {_WHERE}
+)
+"""
 WANTED_SLOTS = f"""
 wanted as materialized (
   select
-    r.id, r.started_us,
-    (row_number() over (order by r.started_us, r.id) - 1) * :slots $div :run_count as slot
+    r.id, r.started_us, r.pub,
+    (row_number() over (order by r.started_us, r.id) - 1) $div :slot_size as slot
   {RUN_SOURCE}
   where {_WHERE}
 )
@@ -327,7 +360,7 @@ select slot, min(started_us) as started_us, max(id) as run_id, count(*) as run_c
 from wanted
 group by slot
 order by slot
-limit :slots
+limit 48
 """  # noqa: S608
 
 
@@ -346,13 +379,22 @@ def bind_runs(runs: RunFilter) -> dict[str, Any]:
 
 
 def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
-    """Divide the runs of a filter, oldest first, into at most MOST_SLOTS slots of consecutive ones."""
-    values = bind_runs(runs)
-    run_count = count_runs(engine, replace(runs, text=None))
-    values |= {"slots": min(run_count, MOST_SLOTS), "run_count": max(run_count, 1)}
+    """Divide the runs of a filter, oldest first, into at most MOST_SLOTS slots of consecutive ones.
+
+    A slot has one run, or two, four, eight …: where runs are added, the slots before stay what they are.
+    """
+    values = bind_runs(runs) | {"slot_size": size_slots(count_runs(engine, replace(runs, text=None)))}
     return [Slot(row["started_us"], row["run_id"], row["run_count"]) for row in engine.rows(SLOTS_SQL, values)]
+
+
+def size_slots(run_count: int) -> int:
+    """Return how many runs a slot has, but for the last one, which may have fewer."""
+    slot_size = 1
+    while slot_size * MOST_SLOTS < run_count:
+        slot_size *= 2
+    return slot_size
 
 
 def bind_slots(runs: RunFilter, slots: list[Slot]) -> dict[str, Any]:
     """Make the values that WANTED_SLOTS' names stand for."""
-    return bind_runs(runs) | {"slots": len(slots), "run_count": max(sum(slot.run_count for slot in slots), 1)}
+    return bind_runs(runs) | {"slot_size": size_slots(sum(slot.run_count for slot in slots))}

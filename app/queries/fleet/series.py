@@ -24,10 +24,12 @@ where r.source <> 'trial'
 order by r.started_us, r.id
 limit 1000000
 """
+NEWEST_PUB_SQL = "select max(pub) as pub from runs"
 SERIES_OF_RUNS_SQL = """
 select distinct x.series_id
 from $each(:run_ids) as wanted
-join results as x on x.run_id = wanted.value
+join $rows(results, :run_ids) as x on x.run_id = wanted.value
+order by x.series_id
 limit 1000000
 """
 SERIES_SQL = f"""
@@ -42,7 +44,7 @@ _SECOND_PROCESS = "caching_precompile"  # the only experiment with a metric of i
 _POINTS = {
     "all": "from results as x where 1",
     "series": "from $each(:series_ids) as wanted join results as x on x.series_id = wanted.value where 1",
-    "runs": "from $each(:run_ids) as wanted join results as x on x.run_id = wanted.value where 1",
+    "runs": "from $each(:run_ids) as wanted join $rows(results, :run_ids) as x on x.run_id = wanted.value where 1",
 }
 STATUSES_SQL = """
 select x.series_id, x.experiment, x.run_id, x.status, x.accuracy
@@ -66,18 +68,19 @@ limit 10000000
 SUITES_OF_RUNS_SQL = """
 select distinct x.suite
 from $each(:run_ids) as wanted
-join run_summaries as x on x.run_id = wanted.value
+join $rows(run_summaries, :run_ids) as x on x.run_id = wanted.value
+order by x.suite
 limit 100000
 """
 RUN_POINTS_SQL = f"""
 select
   coalesce(r.suite, '') as suite, r.name as model, coalesce(r.gpu_name, '') as hardware, r.id,
-  {recorded_us("t.compile_us", "t.compile_count")} / 1e6 as compile_s,
-  t.compile_count, t.recompile_count, t.graph_break_count, t.recompile_limit_count
+  {recorded_us("$t.compile_us", "$t.compile_count")} / 1e6 as compile_s,
+  $t.compile_count, $t.recompile_count, $t.graph_break_count, $t.recompile_limit_count
 from runs as r
-join run_totals as t on t.run_id = r.id
-where t.result_count = 0
-  and t.process_count > 0
+$totals
+where $t.result_count = 0
+  and $t.process_count > 0
   and r.source <> 'trial'
   and (:names is null or r.name $in(:names))
 order by suite, model, hardware
@@ -85,8 +88,9 @@ limit 1000000
 """  # noqa: S608  own texts only
 NAMES_OF_RUNS_SQL = """
 select distinct r.name
-from $each(:run_ids) as wanted
-join runs as r on r.id = wanted.value
+from runs as r
+where r.id $in(:run_ids)
+order by r.name
 limit 1000000
 """
 
@@ -121,6 +125,11 @@ class ModelPoints:
 def list_point_runs(engine: Engine) -> list[SeriesRun]:
     """List every run with what places its points, in the order of time."""
     return [SeriesRun(*row) for row in engine.rows(RUNS_SQL)]
+
+
+def get_newest_pub(engine: Engine) -> int:
+    """Return the largest number of a run's publication, 0 where there is no run."""
+    return int(engine.rows(NEWEST_PUB_SQL)[0]["pub"] or 0)
 
 
 def list_series_of(engine: Engine, run_ids: Iterable[str]) -> list[int]:
@@ -230,10 +239,11 @@ def list_series_names(engine: Engine) -> list[SeriesName]:
 # Of runs in which something was compiled: in the others no guard can have failed.
 CATEGORY_SQL = """
 with newest as materialized (
-  select r.id, r.name, r.started_us
+  select r.id, r.pub, r.name, $a.title, r.started_us
   from runs as r
-  join run_totals as t on t.run_id = r.id
-  where t.compile_count > 0
+  $totals
+  $words
+  where $t.compile_count > 0
     and r.source <> 'trial'
     and (:suite is null or r.suite = :suite)
   order by r.started_us desc, r.id desc
@@ -241,15 +251,14 @@ with newest as materialized (
 ), failed as (
   select n.id as run_id, sum(b.guard_failure_count) as count
   from newest as n
-  $join run_causes as b on b.run_id = n.id
+  $join $rows(run_causes, newest) as b on $of(b, n)
   join recompile_causes as c on c.id = b.cause_id
   where c.category = :category
   group by n.id
 )
-select n.id as run_id, n.name, a.title, n.started_us, coalesce(f.count, 0) as count
+select n.id as run_id, n.name, n.title, n.started_us, coalesce(f.count, 0) as count
 from newest as n
 left join failed as f on f.run_id = n.id
-left join run_annotations as a on a.run_id = n.id
 order by n.started_us desc, n.id desc
 limit :newest
 """

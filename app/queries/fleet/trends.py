@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Annotated, Any
 
-from compileboard.app.queries.engine import Engine, Row
+from compileboard.app.queries.engine import Dialect, Engine, Row
 from compileboard.app.queries.fields import TimeUs
 from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, find_newest_run
 from compileboard.app.queries.page import FilterError, check_content_id, check_whole
@@ -52,28 +52,32 @@ MOST_RUNS = 2_000
 UNSAID = "unknown"  # in an address: what was measured without saying it
 _WORDS = SET[:-2]  # '' in the store where unknown
 
-_RUN = f"""
-  r.id, coalesce(a.title, r.name) as name, {SHOWN_STATE} as state, r.started_us, r.git_commit, r.git_branch,
-  r.git_subject, r.git_dirty, r.torch_version, r.gpu_name,
-  json_extract(r.facts, '$.gpus[0].driver_version') as driver_version,
-  (
+# SQLite has what a run's machine was in the facts of the run and of its processes, ClickHouse in columns.
+_RUNS_SQL = f"""
+select
+  r.id, coalesce($a.title, r.name) as name, {SHOWN_STATE} as state, r.started_us, r.git_commit, r.git_branch,
+  r.git_subject, r.git_dirty, r.torch_version, r.gpu_name, {{driver_version}} as driver_version,
+  {{triton_version}} as triton_version, r.python_version
+from runs as r
+$words
+where r.id $in(:ids)
+order by r.started_us, r.id
+limit :limit
+"""  # noqa: S608  own texts only
+# In ClickHouse these are columns of the run: app.engines reads them so when it publishes one.
+DRIVER_VERSION = "json_extract(r.facts, '$.gpus[0].driver_version')"
+TRITON_VERSION = """(
     select p.triton_version
     from processes as p
     where p.run_id = r.id
       and p.torch_version is not null
     order by p.started_us
     limit 1
-  ) as triton_version,
-  r.python_version
-"""  # noqa: S608  own texts only
-RUNS_SQL = f"""
-select {_RUN}
-from $each(:ids) as wanted
-join runs as r on r.id = wanted.value
-left join run_annotations as a on a.run_id = r.id
-order by r.started_us, r.id
-limit :limit
-"""  # noqa: S608  own texts only
+  )"""
+RUNS_SQL: Mapping[Dialect, str] = {
+    "sqlite": _RUNS_SQL.format(driver_version=DRIVER_VERSION, triton_version=TRITON_VERSION),
+    "clickhouse": _RUNS_SQL.format(driver_version="r.driver_version", triton_version="r.triton_version"),
+}
 _WANTED = """
   (:suite is null or {0}.suite = :suite)
   and (:mode is null or {0}.mode = :mode)
@@ -93,26 +97,26 @@ _WANTED = """
 SUMMARIES_SQL = f"""
 select {", ".join(f"x.{name}" for name in (*SET, *NUMBERS))}, x.run_id, r.started_us
 from run_summaries as x
-join runs as r on r.id = x.run_id
+join $runs_of(run_summaries) as r on r.id = x.run_id
 where x.definition = :definition
   and {_WANTED.format("x")}
-order by r.started_us desc, r.id desc
+order by r.started_us desc, r.id desc, {", ".join(f"x.{name}" for name in SET)}
 limit :limit
 """  # noqa: S608
 COUNTS_SQL = f"""
 select x.measured_count, {", ".join(f"x.{name}" for name in SET)}
 from run_summaries as x
-join runs as r on r.id = x.run_id
+join $runs_of(run_summaries) as r on r.id = x.run_id
 where x.definition = :definition
   and {_WANTED.format("x")}
-order by r.started_us desc, r.id desc
+order by r.started_us desc, r.id desc, {", ".join(f"x.{name}" for name in SET)}
 limit :limit
 """  # noqa: S608
 # The definition that asks for a time alone: by the others a run whose accuracy nobody checked has no speedup.
 TIMED_SQL = f"""
 select x.run_id
 from run_summaries as x
-join runs as r on r.id = x.run_id
+join $runs_of(run_summaries) as r on r.id = x.run_id
 where x.definition = 'summarize_perf'
   and (x.speedup_count > 0 or x.failed_count > 0)
   and {_WANTED.format("x")}
@@ -124,16 +128,25 @@ MODELS_SQL = f"""
 select {{columns}}
 from $each(:models) as wanted
 join series as s on s.model = wanted.value
-join results as x on x.series_id = s.id
+join {{results}} as x on x.series_id = s.id
 join runs as r on r.id = x.run_id
 where {_WANTED.format("s")}
 limit :limit
 """  # noqa: S608
+# ClickHouse joins what it has read: it is told which series to read.
+_RESULTS_OF_MODELS: Mapping[Dialect, str] = {
+    "sqlite": "results",
+    "clickhouse": """(
+  select *
+  from results
+  where series_id in (select id from series_rows where model $in(:models))
+)""",
+}
 SETS_SQL = f"""
 select {", ".join(f"x.{name}" for name in SET)}, count(*) as run_count, max(r.started_us) as newest_us,
   max(x.total_count) as model_count
 from run_summaries as x
-join runs as r on r.id = x.run_id
+join $runs_of(run_summaries) as r on r.id = x.run_id
 where x.definition = 'hud'
   and (:branch is null or r.git_branch = :branch)
 group by {", ".join(f"x.{name}" for name in SET)}
@@ -356,7 +369,9 @@ def list_model_rows(
     by_run: dict[str, list[Any]] = {}
     selected = _ALWAYS | set(columns)
     some = re.sub(r"\bx\.(\w+)", lambda match: match[0] if match[1] in selected else f"null as {match[1]}", COLUMNS)
-    for result in read_measured(engine.stream(MODELS_SQL.format(columns=some), values)):
+    sql = MODELS_SQL.format(columns=some, results=_RESULTS_OF_MODELS[engine.dialect])
+    measured = read_measured(engine.stream(sql, values))
+    for result in sorted(measured, key=lambda result: result.id):  # a key alone is sorted faster than whole rows
         by_run.setdefault(result.run_id, []).append(result)
     return [row for measured in by_run.values() for row in merge_results(measured)]
 
@@ -365,7 +380,7 @@ def list_trend_runs(engine: Engine, run_ids: Iterable[str], *, alive_since_us: i
     """List runs with their commits and environments, the oldest first."""
     ids = sorted(set(run_ids))
     values = {"ids": ids, "limit": len(ids), "alive_since_us": alive_since_us}
-    records = engine.rows(RUNS_SQL, values)
+    records = engine.rows(RUNS_SQL[engine.dialect], values)
     dirty = [field.name for field in fields(TrendRun)].index("git_dirty")
     rows = [list(row) for row in records]
     return [TrendRun(*[*row[:dirty], _flag(row[dirty]), *row[dirty + 1 :]]) for row in rows]

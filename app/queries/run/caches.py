@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,19 +129,25 @@ def list_runs_before(connection: sqlite3.Connection, run_id: str, limit: int = R
     return [row["id"] for row in connection.execute(RUNS_SQL, {"run_id": run_id, "limit": limit})]
 
 
-def list_earlier(connection: sqlite3.Connection, lookup: Lookup, run_ids: Sequence[str]) -> list[Earlier]:
+def list_earlier(
+    open_run: Callable[[str], sqlite3.Connection], lookup: Lookup, run_ids: Sequence[str]
+) -> list[Earlier]:
     """List the newest earlier look-ups of a cache for the same function in some runs, oldest first."""
     lookups: list[Earlier] = []
     values = {"cache": lookup.cache, "time_us": lookup.time_us, "lookup_id": lookup.id}
     values |= {"function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // max(len(run_ids), 1)}
     for run_id in run_ids:
-        lookups += (Earlier(**dict(row)) for row in connection.execute(OF_FUNCTION_SQL, {**values, "run_id": run_id}))
+        rows = open_run(run_id).execute(OF_FUNCTION_SQL, {**values, "run_id": run_id})
+        lookups += (Earlier(**dict(row)) for row in rows)
     return sorted(lookups, key=lambda earlier_lookup: (earlier_lookup.time_us, earlier_lookup.id))
 
 
-def read_texts(connection: sqlite3.Connection, earlier: Sequence[Earlier]) -> Iterator[tuple[Earlier, str]]:
+def read_texts(
+    open_run: Callable[[str], sqlite3.Connection], earlier: Sequence[Earlier]
+) -> Iterator[tuple[Earlier, str]]:
     """Yield each look-up with torch's record of it, one at a time: together they may be large."""
     for earlier_lookup in earlier:
+        connection = open_run(earlier_lookup.run_id)
         row = connection.execute(
             "select body from payloads where id = :id", {"id": earlier_lookup.payload_id}
         ).fetchone()

@@ -7,6 +7,7 @@ import sqlite3
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
+from compileboard.app.queries.engine import SqliteEngine, get_row
 from compileboard.app.queries.fields import Count, DurationUs, EventTime, Pid, ProcessId, RowId, StartTime, TimeUs
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run.trace_files import load_body
@@ -206,7 +207,7 @@ def _object(text: str | None) -> dict[str, Any]:
 
 def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
     """Return one run, or None if there is no such run."""
-    run = connection.execute(RUN_SQL, {"id": run_id}).fetchone()
+    run = get_row(SqliteEngine(connection), RUN_SQL, {"id": run_id})
     row = connection.execute(DETAIL_SQL, {"run_id": run_id}).fetchone()
     if run is None or row is None:
         return None

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from compileboard.app.analysis.models.table import cut_page
-from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet import repros
+from compileboard.app.queries import repros
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import (
     artifacts,
@@ -94,7 +93,7 @@ def _list_rejects(connection: sqlite3.Connection, run_id: str, **_page: Any) -> 
 
 
 def _list_repros(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
-    return repros.list_repros(SqliteEngine(connection), run_id=run_id, cursor=cursor, limit=limit)
+    return repros.list_repros(connection, run_id=run_id, cursor=cursor, limit=limit)
 
 
 def _list_guards(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:

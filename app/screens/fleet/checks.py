@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from compileboard.app.checks.rules import RULES
 from compileboard.app.checks.rules.model import FAIL, IMPROVED, NOTE, PASS, RuleOptions, Side
 from compileboard.app.checks.sides import choose_both, load_expected, load_run, need_run
 from compileboard.app.checks.tables import is_file, read_table
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.engines.store import Store
 from compileboard.app.queries.fields import Count
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.schema import one_of
@@ -46,22 +45,18 @@ class CheckScreen:
     options: RuleOptions
 
 
-def build_check(
-    open_reader: Callable[[], sqlite3.Connection], clock: RecorderClock, request: CheckRequest
-) -> CheckScreen:
+def build_check(get_store: Callable[[], Store], clock: RecorderClock, request: CheckRequest) -> CheckScreen:
     """Put what a request names under its rules; the database is opened only where a side of it is in it.
 
     Raises: FilterError if a side is not there; CannotCompare if the comparison would mean nothing.
     """
-    run = None if is_file(request.run) else need_run(open_reader(), SqliteEngine(open_reader()), clock, request.run)
-    actual = read_table(request.run) if run is None else load_run(open_reader(), clock, run)
+    run = None if is_file(request.run) else need_run(get_store(), clock, request.run)
+    actual = read_table(request.run) if run is None else load_run(get_store(), clock, run)
     expected = None
     if request.baseline:
         is_table = is_file(request.baseline)
         expected = (
-            read_table(request.baseline)
-            if is_table
-            else load_expected(open_reader(), SqliteEngine(open_reader()), clock, request.baseline, run)
+            read_table(request.baseline) if is_table else load_expected(get_store(), clock, request.baseline, run)
         )
     actual, expected, notes = choose_both(actual, expected, request.choices, request.models)
     report = compare(
@@ -76,14 +71,13 @@ def build_check(
     return CheckScreen(report, actual, expected, request.options)
 
 
-def load_fixes(open_reader: Callable[[], sqlite3.Connection], clock: RecorderClock, text: str) -> dict[str, str]:
+def load_fixes(get_store: Callable[[], Store], clock: RecorderClock, text: str) -> dict[str, str]:
     """Load the title of the first fix of each graph break and recompile cause of a run, by fingerprint."""
     if is_file(text):
         return {}
-    run = need_run(open_reader(), SqliteEngine(open_reader()), clock, text)
-    helping = [
-        (cause, [fix.title for fix in cause.advice if fix.helps]) for cause in list_run_causes(open_reader(), run)
-    ]
+    run = need_run(get_store(), clock, text)
+    causes = list_run_causes(get_store().open_run(run.id), run)
+    helping = [(cause, [fix.title for fix in cause.advice if fix.helps]) for cause in causes]
     return {fingerprint: titles[0] for cause, titles in helping if titles for fingerprint in cause.fingerprints}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from compileboard.app.analysis.comparison.differences import compare, sum_metrics
+from compileboard.app.analysis.comparison.differences import compare
 from compileboard.app.analysis.comparison.metrics import GROUPS
 from compileboard.app.analysis.comparison.model import (
     CompareSide,
@@ -17,7 +17,7 @@ from compileboard.app.analysis.comparison.model import (
     Key,
     ModelResult,
 )
-from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown, pair_entries
+from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
 from compileboard.app.analysis.comparison.sides import (
     Tasks,
     assign_models,
@@ -41,10 +41,10 @@ from compileboard.app.analysis.comparison.table import (
 from compileboard.app.checks.rules.model import RuleDistinct, Side
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.engines.store import Store, group_runs
 from compileboard.app.queries import comparison as queries
 from compileboard.app.queries.comparison import TaskDistinct
 from compileboard.app.queries.dashboard.baselines import Baseline
-from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.comparison import list_function_sums
 from compileboard.app.queries.fleet.models import filter_newest
 from compileboard.app.queries.newest import RecorderClock
@@ -93,8 +93,7 @@ class ComparisonScreen:
 
 
 def build_comparison(
-    reader: sqlite3.Connection,
-    engine: Engine,
+    store: Store,
     clock: RecorderClock,
     base: str,
     new: str,
@@ -106,13 +105,12 @@ def build_comparison(
 
     Raises: FilterError if a text names nothing, or neither side has the suite.
     """
-    named = name_runs(reader, engine, clock, base, new)
-    return ComparisonScreen(read_comparison(reader, engine, clock, *named, anyway=anyway, suite=suite))
+    named = name_runs(store.board, store.engine, clock, base, new)
+    return ComparisonScreen(read_comparison(store, clock, *named, anyway=anyway, suite=suite))
 
 
 def build_default_comparison(
-    reader: sqlite3.Connection,
-    engine: Engine,
+    store: Store,
     clock: RecorderClock,
     base: str | None,
     new: str | None,
@@ -125,13 +123,12 @@ def build_default_comparison(
     None where there is nothing to compare with.
     Raises: FilterError as `build_comparison`.
     """
-    both = find_default(reader, engine, clock, base or None, new or None)
-    return build_comparison(reader, engine, clock, *both, anyway=anyway, suite=suite or None) if both else None
+    both = find_default(store.board, store.engine, clock, base or None, new or None)
+    return build_comparison(store, clock, *both, anyway=anyway, suite=suite or None) if both else None
 
 
 def read_comparison(
-    reader: sqlite3.Connection,
-    engine: Engine,
+    store: Store,
     clock: RecorderClock,
     base: str,
     new: str,
@@ -143,79 +140,52 @@ def read_comparison(
 
     Raises: FilterError if a text names nothing, or neither side has the suite.
     """
-    named = [find_side(reader, engine, clock, text, name) for name, text in (("base", base), ("new", new))]
+    texts = (("base", base), ("new", new))
+    named = [find_side(store.board, store.engine, clock, text, name) for name, text in texts]
     sides, warnings = zip(*(drop_programs(*both) for both in zip(named, named[::-1])))
-    before, after = (_load_named(reader, engine, clock, side, suite) for side in sides)
+    before, after = (_load_named(store, clock, side, suite) for side in sides)
     if suite and not (before.entries or after.entries):
         raise FilterError(f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}")
     comparison = compare(before, after, anyway)
     return replace(comparison, warnings=(*comparison.warnings, *filter(None, warnings)))
 
 
-def _load_named(
-    reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, named: NamedSide, suite: str | None
-) -> CompareSide:
+def _load_named(store: Store, clock: RecorderClock, named: NamedSide, suite: str | None) -> CompareSide:
     if not suite:
-        return load_side(reader, engine, clock, named)
+        return load_side(store, clock, named)
     # The runs that measured the suite; all where none did, of which then nothing is left.
-    runs = tuple(run for run in named.runs if any(row.suite == suite for row in list_measured(reader, run.run.id)))
-    return filter_suite(load_side(reader, engine, clock, replace(named, runs=runs or named.runs)), suite)
+    runs = tuple(run for run in named.runs if any(row.suite == suite for row in _list_measured(store, run.run.id)))
+    return filter_suite(load_side(store, clock, replace(named, runs=runs or named.runs)), suite)
 
 
-def load_side(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, named: NamedSide) -> CompareSide:
+def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> CompareSide:
     """Load what a text names.
 
     Raises: FilterError if a newer CompileBoard wrote the baseline.
     """
-    return _load_baseline(named.asked, named.baseline) if named.baseline else _load_runs(reader, engine, clock, named)
+    return _load_baseline(named.asked, named.baseline) if named.baseline else _load_runs(store, clock, named)
 
 
-def load_results(reader: sqlite3.Connection, run_id: str) -> tuple[ModelResult, ...]:
-    """Load what a run measured of its models, as a side of a comparison has it."""
-    return tuple(result for _row, _parts, result in _load_parts(reader, [run_id]))
+def _list_measured(store: Store, run_id: str) -> list[ExperimentResult]:
+    return list_measured(store.open_run(run_id), run_id)
 
 
-def list_stored_results(baseline: Baseline) -> tuple[ModelResult, ...]:
-    """List what a stored baseline has of its models."""
-    return _read_baseline(baseline).results
-
-
-def filter_results(
-    results: Sequence[ModelResult], fields: Mapping[str, Any], *, any_hardware: bool = False
-) -> list[ModelResult]:
-    """Filter results to one configuration; a baseline may be of another GPU, which the page then tells."""
-    names = [name for name in fields if name != "hardware" or not any_hardware]
-    return [result for result in results if all(result.series.get(name) == fields[name] for name in names)]
-
-
-def count_run_verdicts(
-    reader: sqlite3.Connection, base_id: str, new_id: str, configuration: Sequence[tuple[str, Any]]
-) -> dict[str, Mapping[str, int]]:
-    """Count the verdicts of one configuration of two runs, of which base may be of another GPU."""
-    fields = dict(configuration)
-    base, new = (load_results(reader, run_id) for run_id in (base_id, new_id))
-    return count_verdicts(filter_results(base, fields, any_hardware=True), filter_results(new, fields))
-
-
-def count_verdicts(base: Sequence[ModelResult], new: Sequence[ModelResult]) -> dict[str, Mapping[str, int]]:
-    """Count for each metric the models of two sides by Compare's words, across machines as well."""
-    return {total.metric.name: total.verdicts for total in sum_metrics(pair_entries(base, new, anyway=True).pairs)}
-
-
-def _load_parts(reader: sqlite3.Connection, run_ids: Sequence[str]) -> list[LoadedResult]:
-    merged = merge_with_parts(filter_newest(result for run_id in run_ids for result in list_measured(reader, run_id)))
-    repeats = queries.load_repeats(reader, run_ids) if merged else {}
+def _load_parts(store: Store, run_ids: Sequence[str]) -> list[LoadedResult]:
+    merged = merge_with_parts(filter_newest(result for run_id in run_ids for result in _list_measured(store, run_id)))
+    repeats: dict[int, dict[str, list[float]]] = {}
+    for reader, ids in group_runs(store, run_ids) if merged else ():
+        repeats |= queries.load_repeats(reader, ids)
     return [(row, parts, make_result(row, parts[0], queries.choose_samples(parts, repeats))) for row, parts in merged]
 
 
-def _load_runs(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock, named: NamedSide) -> CompareSide:
+def _load_runs(store: Store, clock: RecorderClock, named: NamedSide) -> CompareSide:
     ids = [detail.run.id for detail in named.runs]
-    loaded = _load_parts(reader, ids)
+    loaded = _load_parts(store, ids)
     parts = [(part, result.key) for _row, parts, result in loaded for part in parts]
     tasks = {(part.run_id, part.task): (key, part.experiment) for part, key in parts if part.task}
-    observed = any(queries.count_observed(reader, run_id) for run_id in ids)
-    breaks = _load_distinct(reader, ids, tasks, queries.list_task_breaks)
-    causes = _load_distinct(reader, ids, tasks, queries.list_task_causes)
+    observed = any(queries.count_observed(store.board, run_id) for run_id in ids)
+    breaks = _load_distinct(store, ids, tasks, queries.list_task_breaks)
+    causes = _load_distinct(store, ids, tasks, queries.list_task_causes)
     return CompareSide(
         asked=named.asked,
         title=name_side(named),
@@ -223,24 +193,31 @@ def _load_runs(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock,
         entries=tuple(result for _row, _parts, result in loaded),
         breaks=breaks if breaks or observed else None,
         causes=causes if causes or observed else None,
-        functions=tuple(list_function_sums(engine, ids)),
+        functions=tuple(list_function_sums(store.engine, ids)),
         totals=sum_totals(named.runs) if observed else {},
-        environment=_load_environment(reader, named.runs, [row for row, _parts, _result in loaded]),
-        config=merge_settings(queries.list_changed(reader, ids)),
+        environment=_load_environment(store, named.runs, [row for row, _parts, _result in loaded]),
+        config=merge_settings(_list_changed(store, ids)),
     )
 
 
+def _list_changed(store: Store, run_ids: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    changed = (
+        settings for reader, group in group_runs(store, run_ids) for settings in queries.list_changed(reader, group)
+    )
+    return sorted(dict(changed).items(), key=lambda pair: pair[0])
+
+
 def _load_distinct(
-    reader: sqlite3.Connection, run_ids: Iterable[str], tasks: Tasks, list_distinct: ListDistinct
+    store: Store, run_ids: Iterable[str], tasks: Tasks, list_distinct: ListDistinct
 ) -> tuple[DistinctItem, ...]:
-    return tuple(item for run_id in run_ids for item in assign_models(run_id, list_distinct(reader, run_id), tasks))
+    listed = ((run_id, list_distinct(store.open_run(run_id), run_id)) for run_id in run_ids)
+    return tuple(item for run_id, distinct in listed for item in assign_models(run_id, distinct, tasks))
 
 
-def _load_environment(
-    reader: sqlite3.Connection, runs: Sequence[RunDetail], rows: Sequence[ResultRow]
-) -> dict[str, tuple[str, ...]]:
+def _load_environment(store: Store, runs: Sequence[RunDetail], rows: Sequence[ResultRow]) -> dict[str, tuple[str, ...]]:
     ids = [detail.run.id for detail in runs]
-    versions = queries.list_versions(reader, ids)
+    versions = queries.list_versions(store.board, ids)
+    timings = (timing for reader, group in group_runs(store, ids) for timing in queries.list_timing(reader, group))
     drivers = (gpu.get("driver_version") for detail in runs for gpu in detail.gpus)
     values_by_field: dict[str, Iterable[str | None]] = {
         "device": (row.device for row in rows),
@@ -249,7 +226,7 @@ def _load_environment(
         "triton": versions.triton,
         "cuda": versions.cuda or [detail.run.cuda_version for detail in runs],
         "driver": (None if driver is None else str(driver) for driver in drivers),
-        "timing": (format_timing(settings) for settings in queries.list_timing(reader, ids)),
+        "timing": (format_timing(settings) for settings in timings),
         "python": versions.python or [detail.run.python_version for detail in runs],
         "host": (detail.run.host for detail in runs),
     }

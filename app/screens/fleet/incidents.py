@@ -20,6 +20,7 @@ from compileboard.app.analysis.incidents.messages import find_metric_of, rank_se
 from compileboard.app.analysis.metrics import PASSES, Metric
 from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.analysis.trends.lines import Axis, TrendLine, lay_out
+from compileboard.app.engines.store import Store
 from compileboard.app.queries.dashboard.incidents import (
     Comment,
     IncidentCounts,
@@ -35,7 +36,6 @@ from compileboard.app.queries.dashboard.incidents import (
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, get_change, list_changes_of
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.models import list_bench_runs
-from compileboard.app.queries.fleet.repros import ReproRow, list_repros
 from compileboard.app.queries.fleet.series import list_run_points
 from compileboard.app.queries.fleet.trends import (
     TrendFilter,
@@ -46,6 +46,7 @@ from compileboard.app.queries.fleet.trends import (
 )
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.page import Page
+from compileboard.app.queries.repros import ReproRow, list_repros
 from compileboard.app.queries.run.run import get_run
 from compileboard.app.screens.run.run import list_run_causes
 from compileboard.collectors.contract.fingerprints import format_id
@@ -185,20 +186,21 @@ def build_incident_record(reader: sqlite3.Connection, incident_id: str) -> Incid
 
 
 def build_incident(
-    reader: sqlite3.Connection, engine: Engine, incident_id: str, clock: RecorderClock, change_id: str | None = None
+    store: Store, incident_id: str, clock: RecorderClock, change_id: str | None = None
 ) -> IncidentScreen | None:
     """Build one incident with the series of a change, of its leading one if not said; None where there is none."""
-    record = build_incident_record(reader, incident_id)
+    record = build_incident_record(store.board, incident_id)
     if record is None:
         return None
     wanted_id = change_id or record.incident.lead_change_id
     change = next((change for change in record.changes if change.id == wanted_id), None)
-    series = build_series(engine, change, clock) if change else None
-    repros = list_repros(engine, run_id=record.incident.first_bad.run_id, limit=MOST_REPROS).rows
-    return IncidentScreen(record, series, _find_fixable(reader, record.incident, series), repros)
+    series = build_series(store.engine, change, clock) if change else None
+    first_id = record.incident.first_bad.run_id
+    repros = list_repros(store.open_run(first_id), run_id=first_id, limit=MOST_REPROS).rows
+    return IncidentScreen(record, series, _find_fixable(store, record.incident, series), repros)
 
 
-def _find_fixable(reader: sqlite3.Connection, incident: Incident, series: IncidentSeries | None) -> CauseRow | None:
+def _find_fixable(store: Store, incident: Incident, series: IncidentSeries | None) -> CauseRow | None:
     """Find the likely cause among those of the newest run, else of the first bad one."""
     cause = incident.cause
     cause_id = (cause.break_id or cause.cause_id) if cause else None
@@ -206,8 +208,8 @@ def _find_fixable(reader: sqlite3.Connection, incident: Incident, series: Incide
         return None
     newest = series.newest[0].id if series and series.newest else incident.first_bad.run_id
     for run_id in dict.fromkeys((newest, incident.first_bad.run_id)):
-        detail = get_run(reader, run_id)
-        causes = list_run_causes(reader, detail.run) if detail else []
+        detail = get_run(store.board, run_id)
+        causes = list_run_causes(store.open_run(run_id), detail.run) if detail else []
         same = [row for row in causes if cause_id in map(format_id, row.content_ids)]
         if same:
             return same[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -22,6 +21,7 @@ from compileboard.app.analysis.models.table import (
     list_page,
     sort_results,
 )
+from compileboard.app.engines.store import Store
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_series_changes
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fields import Count, TimeUs
@@ -34,9 +34,9 @@ from compileboard.app.queries.fleet.models import (
     list_results_of,
     match_models,
 )
-from compileboard.app.queries.fleet.repros import ReproRow, list_repros
 from compileboard.app.queries.fleet.trends import TrendRun, list_trend_runs
 from compileboard.app.queries.page import FilterError
+from compileboard.app.queries.repros import ReproRow, list_repros
 from compileboard.app.queries.run.models import (
     ResultParts,
     TaskBreak,
@@ -276,13 +276,12 @@ def build_model_history(engine: Engine, model: str, suite: str | None) -> ModelH
     return ModelHistory(model, series) if series else None
 
 
-def build_model(
-    reader: sqlite3.Connection, engine: Engine, model: str, query: Mapping[str, str], run_id: str | None
-) -> ModelScreen:
+def build_model(store: Store, model: str, query: Mapping[str, str], run_id: str | None) -> ModelScreen:
     """Build one model: of the series that fits a query, the point of a run, else the newest.
 
     Raises: UnknownModelError if there is no such model, series or point.
     """
+    engine = store.engine
     history = build_model_history(engine, model, query.get("suite"))
     if history is None:
         raise UnknownModelError(f"There is no model {model[:80]}; its runs may have been deleted.")
@@ -291,9 +290,10 @@ def build_model(
         raise UnknownModelError(f"{model[:80]} was never measured so; take a part of the address away.")
     point = _choose_point(selected, run_id)
     row = point.row
-    changes = list_series_changes(reader, "model", selected.fields["suite"] or "", [model])
+    reader = store.open_run(row.run_id)
+    changes = list_series_changes(store.board, "model", selected.fields["suite"] or "", [model])
     changes.sort(key=lambda change: (change.recovered_run_id is not None, *rank_change(change)))
-    parts = [(result, get_result_parts(reader, result.id)) for result in point.parts]
+    parts = [(result, get_result_parts(store.open_run(result.run_id), result.id)) for result in point.parts]
     return ModelScreen(
         history=history,
         selected=selected,
@@ -303,9 +303,9 @@ def build_model(
         parts=[(result, part) for result, part in parts if part],
         graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),
         causes=list_task_causes(reader, row.run_id, row.tasks),
-        repros=list_repros(engine, run_id=row.run_id, tasks=row.tasks, limit=MOST_REPROS).rows,
-        exports=build_exports(reader, history.series, selected.fields["suite"]),
-        distributed=build_distributed(reader, history.series, selected.fields["suite"]),
+        repros=list_repros(reader, run_id=row.run_id, tasks=row.tasks, limit=MOST_REPROS).rows,
+        exports=build_exports(store.open_run, history.series, selected.fields["suite"]),
+        distributed=build_distributed(store.open_run, history.series, selected.fields["suite"]),
     )
 
 

@@ -16,6 +16,7 @@ from compileboard.app.analysis.verdict import (
     decide_verdict,
     describe_incident,
 )
+from compileboard.app.engines.store import Store
 from compileboard.app.format import format_count
 from compileboard.app.queries.dashboard.incidents import IncidentCounts, IncidentFilter, count_incidents
 from compileboard.app.queries.dashboard.series_changes import list_worse_changes
@@ -202,10 +203,9 @@ def read_overview_filters(query: Mapping[str, str]) -> OverviewFilters:
     )
 
 
-def build_overview(
-    reader: sqlite3.Connection, engine: Engine, filters: OverviewFilters, clock: RecorderClock, point_count: int
-) -> OverviewScreen:
+def build_overview(store: Store, filters: OverviewFilters, clock: RecorderClock, point_count: int) -> OverviewScreen:
     """Build the overview; what costs most is of the newest `point_count` runs."""
+    reader, engine = store.board, store.engine
     sets = list_sets(engine)
     selected = choose_set(engine, sets, filters.sets)
     narrowed = filters.sets.narrow(selected) if selected else None
@@ -215,7 +215,7 @@ def build_overview(
     scope = {"suite": filters.suite, "name": filters.name}
     runs = _list_recent_runs(reader, engine, filters, incidents, clock)
     totals = get_totals(engine, **scope, alive_since_us=clock.alive_since_us)
-    programs = list_programs(reader, _list_newest(engine, filters)) if not sets else []
+    programs = list_programs(store, _list_newest(engine, filters)) if not sets else []
     return OverviewScreen(
         filters=filters,
         series=list_series(engine),

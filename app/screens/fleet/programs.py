@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
+from compileboard.app.engines.store import Store
 from compileboard.app.format import format_duration
 from compileboard.app.queries.fields import Count, DurationUs, RunId
 from compileboard.app.queries.run_cache import cached_for_run
@@ -31,18 +31,18 @@ class ProgramSavings:
     first_cause: Annotated[str, "The cause that costs most."]
 
 
-def list_programs(reader: sqlite3.Connection, runs: Iterable[RunRow]) -> list[ProgramSavings]:
+def list_programs(store: Store, runs: Iterable[RunRow]) -> list[ProgramSavings]:
     """List programs that a known fix helps, those that win most first; `runs` are the newest first."""
     newest: dict[tuple[str | None, str], RunRow] = {}
     for run in runs:
         if run.state != "running" and 0 < run.compile_count <= MOST_COMPILES:
             newest.setdefault((run.suite, run.name), run)
-    programs = [program for run in list(newest.values())[:MOST_PROGRAMS] if (program := _read_program(reader, run))]
+    programs = [program for run in list(newest.values())[:MOST_PROGRAMS] if (program := _read_program(store, run))]
     return sorted(programs, key=lambda program: (-program.saved_us, program.name))
 
 
-def _read_program(reader: sqlite3.Connection, run: RunRow) -> ProgramSavings | None:
-    causes = cached_for_run(reader, run.id, load_causes)
+def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
+    causes = cached_for_run(store.open_run(run.id), run.id, load_causes)
     fixable = [cause for cause in causes if cause.is_fixable]
     if not fixable:
         return None

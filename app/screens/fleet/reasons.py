@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from compileboard.app.analysis.runs.advice import CauseRow
+from compileboard.app.engines.store import Store, group_runs
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakEvent, DistinctBreak
 from compileboard.app.queries.fleet.reasons import (
@@ -33,6 +34,7 @@ from compileboard.app.queries.reason_events import (
     AffectedModel,
     ValueChange,
     list_affected_models,
+    list_benchmarks,
     list_events,
     list_value_changes,
 )
@@ -41,6 +43,8 @@ from compileboard.app.queries.run.trace_files import get_event, list_stack
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.screens.run.run import list_run_causes
 from compileboard.collectors.store.dashboard.trials import get_trial_of
+
+MOST_FILES = 5  # of runs, that one page opens for the newest events
 
 
 @dataclass(frozen=True)
@@ -93,26 +97,40 @@ def build_reasons(
     Raises: FilterError if the order or the cursor cannot be used.
     """
     listed = list_reasons(engine, subject, selected, sort=order, cursor=cursor, limit=limit_count)
-    return ReasonsScreen(listed, order or subject.default_order, get_reason_trends(engine, subject, selected))
+    trends = get_reason_trends(engine, subject, selected, [reason.id for reason in listed.rows])
+    return ReasonsScreen(listed, order or subject.default_order, trends)
 
 
 def _build_reason(
-    reader: sqlite3.Connection, engine: Engine, subject: ReasonSubject[Any, Reason, Any, Event], reason_id: int
+    store: Store, subject: ReasonSubject[Any, Reason, Any, Event], reason_id: int
 ) -> ReasonScreen[Reason, Event] | None:
+    engine = store.engine
     reason = get_reason(engine, subject, reason_id)
     if reason is None:
         return None
-    events: Sequence[Any] = list_events(reader, subject, reason_id)
-    newest_run = _find_newest_run(reader, events)
+    events: Sequence[Any] = list_events(_list_files(store, subject, reason_id), subject, reason_id)
+    newest_run = _find_newest_run(store.board, events)
     compile_key = next((event.compile_key for event in events if newest_run and event.run_id == newest_run.id), None)
     return ReasonScreen(
         reason=reason,
         events=events,
         history=list_history(engine, subject, reason_id),
-        models=list_affected_models(reader, subject, reason_id),
+        models=_list_models(store, subject, reason_id),
         newest_run=newest_run,
-        cause=_find_cause(reader, newest_run, reason_id, compile_key) if newest_run else None,
+        cause=_find_cause(store, newest_run, reason_id, compile_key) if newest_run else None,
     )
+
+
+def _list_files(store: Store, subject: AnySubject, reason_id: int) -> list[sqlite3.Connection]:
+    """Open the files of the newest runs that have a reason."""
+    runs = list_affected_runs(store.engine, subject, reason_id, limit=MOST_FILES).rows
+    return [connection for connection, _run_ids in group_runs(store, [run.id for run in runs])]
+
+
+def _list_models(store: Store, subject: AnySubject, reason_id: int) -> list[AffectedModel]:
+    run_ids = list_benchmarks(store.engine, subject, reason_id)
+    groups = group_runs(store, run_ids, most_files=MOST_FILES)
+    return list_affected_models(groups, subject, reason_id)
 
 
 def _find_newest_run(reader: sqlite3.Connection, events: Sequence[Any]) -> RunRow | None:
@@ -123,20 +141,21 @@ def _find_newest_run(reader: sqlite3.Connection, events: Sequence[Any]) -> RunRo
     return detail.run if detail else None
 
 
-def _find_cause(reader: sqlite3.Connection, run: RunRow, reason_id: int, compile_key: int | None) -> CauseRow | None:
+def _find_cause(store: Store, run: RunRow, reason_id: int, compile_key: int | None) -> CauseRow | None:
     """Return the cause of a run that a reason is part of: its own, or the graph break before the code it came in."""
-    causes = list_run_causes(reader, run)
+    causes = list_run_causes(store.open_run(run.id), run)
     own = (cause for cause in causes if reason_id in cause.content_ids)
     breaks = (cause for cause in causes if any(compile_key in part.recompile_keys for part in cause.resumed))
     return next(own, None) or next(breaks, None)
 
 
-def build_graph_break(reader: sqlite3.Connection, engine: Engine, distinct_id: int) -> GraphBreakScreen | None:
+def build_graph_break(store: Store, distinct_id: int) -> GraphBreakScreen | None:
     """Build the screen of one distinct graph break; None where there is none."""
-    screen = _build_reason(reader, engine, GRAPH_BREAKS, distinct_id)
+    screen = _build_reason(store, GRAPH_BREAKS, distinct_id)
     if screen is None:
         return None
-    newest = get_event(reader, screen.events[0].process_id, screen.events[0].sequence) if screen.events else {}
+    event = next(iter(screen.events), None)
+    newest = get_event(store.open_run(event.run_id), event.process_id, event.sequence) if event else {}
     return GraphBreakScreen(
         **vars(screen),
         stack=list_stack(newest),
@@ -145,10 +164,13 @@ def build_graph_break(reader: sqlite3.Connection, engine: Engine, distinct_id: i
     )
 
 
-def build_recompile_cause(reader: sqlite3.Connection, engine: Engine, cause_id: int) -> RecompileCauseScreen | None:
+def build_recompile_cause(store: Store, cause_id: int) -> RecompileCauseScreen | None:
     """Build the screen of one cause of recompiles; None where there is none."""
-    screen = _build_reason(reader, engine, RECOMPILES, cause_id)
-    return RecompileCauseScreen(**vars(screen), values=list_value_changes(reader, cause_id)) if screen else None
+    screen = _build_reason(store, RECOMPILES, cause_id)
+    if screen is None:
+        return None
+    values = list_value_changes(_list_files(store, RECOMPILES, cause_id), cause_id)
+    return RecompileCauseScreen(**vars(screen), values=values)
 
 
 def build_reason_runs(

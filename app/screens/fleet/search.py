@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-import sqlite3
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from compileboard.app.analysis.search import KIND_WORDS, MatchedLine, find_lines
-from compileboard.app.queries.search import Hit, IndexState, check_kind, get_index_state, read_terms, search
+from compileboard.app.engines.store import Store
+from compileboard.app.queries.search import (
+    File,
+    Hit,
+    IndexState,
+    check_kind,
+    get_index_state,
+    list_newest_sealed,
+    read_terms,
+    search,
+)
+from compileboard.collectors.store.errors import StoreError
 
 MOST_HITS = 100  # of one page: each text is read and looked through
+MOST_FILES = 50  # of sealed runs; opening them has to be done within:
+MOST_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -47,15 +61,17 @@ class SearchScreen:
 
 
 def build_search(
-    reader: sqlite3.Connection, query: str, kind: str | None, run_id: str | None, cursor: str | None, limit_count: int
+    store: Store, query: str, kind: str | None, run_id: str | None, cursor: str | None, limit_count: int
 ) -> SearchScreen:
-    """Build what has every word of a query.
+    """Build what has every word of a query: of one run, or of the board's runs and of the newest sealed ones.
 
-    Raises: FilterError if the kind or the cursor cannot be used.
+    Raises: FilterError if the kind or the cursor cannot be used; StoreError if the run's file cannot be read.
     """
     query, kind = query.strip(), check_kind(kind)
-    terms = read_terms(query)
-    groups = search(reader, terms, run_id=run_id, kind=kind, cursor=cursor, limit=min(limit_count, MOST_HITS))
+    terms, limit = read_terms(query), min(limit_count, MOST_HITS)
+    reader = store.board if run_id is None else store.open_run(run_id)
+    files = _open_newest(store) if run_id is None else []
+    groups = search(reader, terms, run_id=run_id, kind=kind, cursor=cursor, limit=limit, files=files)
     return SearchScreen(
         query=query,
         kind=kind,
@@ -71,7 +87,19 @@ def build_search(
             )
             for group in groups
         ],
-        index=get_index_state(reader, run_id),
+        index=get_index_state(reader, run_id, len(files)),
         has_terms=terms.match is not None,
         is_cut=terms.is_cut,
     )
+
+
+def _open_newest(store: Store) -> list[File]:
+    """Open the files of the newest sealed runs, but for those that cannot be read."""
+    files: list[File] = []
+    until_s = time.monotonic() + MOST_S
+    for run_id in list_newest_sealed(store.board, MOST_FILES):
+        if time.monotonic() >= until_s:
+            break
+        with suppress(StoreError):  # the run's own page tells what is wrong with it
+            files.append((run_id, store.open_run(run_id)))
+    return files

@@ -17,6 +17,7 @@ from compileboard.app.analysis.models.summaries import compare as compare_headli
 from compileboard.app.analysis.period import Period
 from compileboard.app.analysis.trends.lines import Axis, lay_out
 from compileboard.app.analysis.verdict import PageVerdict, VerdictFacts, decide_verdict, describe_incident
+from compileboard.app.engines.store import Store
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.incidents import NOT_IGNORED, IncidentFilter
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_changes_of
@@ -135,8 +136,7 @@ class SuiteScreen:
 
 
 def build_suite(
-    reader: sqlite3.Connection,
-    engine: Engine,
+    store: Store,
     asked: TrendFilter,
     period: Period,
     clock: RecorderClock,
@@ -147,22 +147,23 @@ def build_suite(
     Raises: FilterError if there is no such suite, or it has no run in the period.
     """
     during = replace(asked, since_us=period.since_us, until_us=period.until_us)
+    engine = store.engine
     chosen, others = _choose(engine, asked, during, period)
     summed = summarize_runs(engine, during.narrow(chosen), definition, clock)
     assert summed is not None  # _choose found a run of it in the period
     formula, within, new = summed.definition, summed.summaries, summed.newest
     timed = list_timed_runs(engine, asked.narrow(chosen))
-    rows = _read_rows(reader, new, chosen)
+    rows = _read_rows(store, new, chosen)
     before = list_summaries(engine, replace(asked, until_us=period.since_us).narrow(chosen), formula.name, _MOST_BEFORE)
     base, base_rows = _find_base(
-        reader, [summary for summary in (*before, *_older(within, new)) if summary.run_id in timed], rows, chosen
+        store, [summary for summary in (*before, *_older(within, new)) if summary.run_id in timed], rows, chosen
     )
-    comparison = _compare(reader, engine, clock, base, new, chosen) if base else None
+    comparison = _compare(store, clock, base, new, chosen) if base else None
     summaries = [*within, base] if base in before and base is not None else within
     run_ids = [summary.run_id for summary in summaries]
     runs = list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
     axis = lay_out(runs, "date")
-    incidents, changes = _list_incidents(reader, chosen, asked.branch, period)
+    incidents, changes = _list_incidents(store.board, chosen, asked.branch, period)
     return SuiteScreen(
         period=period,
         chosen=chosen,
@@ -184,17 +185,17 @@ def build_suite(
     )
 
 
-def _read_rows(reader: sqlite3.Connection, of: StoredSummary, chosen: ModelSet) -> list[ResultRow]:
-    return filter_set(cached_for_run(reader, of.run_id, list_results), chosen)
+def _read_rows(store: Store, of: StoredSummary, chosen: ModelSet) -> list[ResultRow]:
+    return filter_set(cached_for_run(store.open_run(of.run_id), of.run_id, list_results), chosen)
 
 
 def _find_base(
-    reader: sqlite3.Connection, offered: Iterable[StoredSummary], rows: Sequence[ResultRow], chosen: ModelSet
+    store: Store, offered: Iterable[StoredSummary], rows: Sequence[ResultRow], chosen: ModelSet
 ) -> tuple[StoredSummary | None, list[ResultRow]]:
     """Find the first of those offered that has a model of new's."""
     models = {row.model for row in rows}
     for summary in offered:
-        base_rows = _read_rows(reader, summary, chosen)
+        base_rows = _read_rows(store, summary, chosen)
         if any(row.model in models for row in base_rows):
             return summary, base_rows
     return None, []
@@ -251,15 +252,14 @@ def _sum_up(
 
 
 def _compare(
-    reader: sqlite3.Connection,
-    engine: Engine,
+    store: Store,
     clock: RecorderClock,
     base: StoredSummary,
     new: StoredSummary,
     chosen: ModelSet,
 ) -> Comparison:
     sides = [
-        load_side(reader, engine, clock, find_side(reader, engine, clock, summary.run_id, name))
+        load_side(store, clock, find_side(store.board, store.engine, clock, summary.run_id, name))
         for name, summary in (("base", base), ("new", new))
     ]
     return compare(_only_set(sides[0], chosen), _only_set(sides[1], chosen))

@@ -21,6 +21,7 @@ from compileboard.app.analysis.artifacts.program import RUNNABLE, build_graph_pr
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
 from compileboard.app.analysis.labels import Word
 from compileboard.app.analysis.text.bytecode import Bytecode, is_bytecode, parse_bytecode
+from compileboard.app.engines.store import Store
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import artifacts, compiles, recompiles, shapes, trace_files
 from compileboard.app.queries.run.artifacts import Artifact, ArtifactRow, Neighbours
@@ -176,7 +177,7 @@ class ArtifactDiffScreen:
 
 
 def build_artifact_diff(
-    reader: sqlite3.Connection,
+    store: Store,
     a: Artifact,
     b: Artifact | None,
     against: CompileRow | None = None,
@@ -185,7 +186,7 @@ def build_artifact_diff(
     is_whole: bool = False,
 ) -> ArtifactDiffScreen:
     """Compare two artifacts, or one with the same of another compile."""
-    missing = ""
+    reader, missing = store.open_run(a.run_id), ""
     if against is not None and b is None:
         same = artifacts.find_counterpart(reader, a, against.id)
         b = None if same is None else artifacts.get_artifact(reader, same.run_id, same.id)
@@ -202,9 +203,10 @@ def build_artifact_diff(
     )
 
 
-def read_artifact(reader: sqlite3.Connection, run_id: str, artifact_id: int) -> Artifact | None:
-    """Read an artifact of a run, or of any run."""
-    return artifacts.get_artifact(reader, run_id, artifact_id) or artifacts.find_artifact(reader, artifact_id)
+def read_artifact(store: Store, run_id: str, artifact_id: int) -> Artifact | None:
+    """Read an artifact of a run, or of any run that is on the board."""
+    own = artifacts.get_artifact(store.open_run(run_id), run_id, artifact_id)
+    return own or artifacts.find_artifact(store.board, artifact_id)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from compileboard.app.analysis.caches.keys import ComponentChange, KeyDiff
 from compileboard.app.analysis.caches.lookups import ComponentGroup, find_nearest, group_components, summarize_diff
+from compileboard.app.engines.store import Store
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import failures
 from compileboard.app.queries.run.caches import (
@@ -116,12 +117,12 @@ class CacheLookupScreen:
 
 
 def build_lookup(
-    reader: sqlite3.Connection, run_id: str, lookup_id: int, across: bool = False
+    reader: sqlite3.Connection, run_id: str, lookup_id: int, across: Store | None = None
 ) -> CacheLookupScreen | None:
     """Read what a look-up's key is made of, and compare a miss with earlier keys of its run.
 
-    With `across`, they are compared with keys of the runs of the same name before it instead. None where the run has
-    no such look-up.
+    `across` a store, they are compared with keys of the runs of the same name before it instead. None where the run
+    has no such look-up.
     """
     lookup = get_lookup(reader, run_id, lookup_id)
     if lookup is None:
@@ -130,7 +131,8 @@ def build_lookup(
     detail = get_detail(reader, lookup)
     if lookup.result != "miss" or lookup.text is None or not components:
         return CacheLookupScreen(lookup, detail, components)
-    run_ids = list_runs_before(reader, lookup.run_id) if across else [lookup.run_id]
-    earlier = list_earlier(reader, lookup, run_ids)
-    nearest, diff = find_nearest(components, lookup.text, read_texts(reader, earlier)) or (None, None)
+    run_ids = list_runs_before(across.board, lookup.run_id) if across else [lookup.run_id]
+    open_run = across.open_run if across else lambda _run_id: reader
+    earlier = list_earlier(open_run, lookup, run_ids)
+    nearest, diff = find_nearest(components, lookup.text, read_texts(open_run, earlier)) or (None, None)
     return CacheLookupScreen(lookup, detail, components, nearest, diff, len(earlier), len(run_ids))

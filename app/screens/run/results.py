@@ -42,7 +42,7 @@ def iterate_exports(reader: sqlite3.Connection, measured: Sequence[ExperimentRes
     """Yield how each model of a run exports, by model."""
     chosen = [result for result in measured if result.experiment in EXPORTED]
     for suite, series in _split_by_model(chosen):
-        yield from build_exports(reader, series, suite)
+        yield from build_exports(lambda _run_id: reader, series, suite)
 
 
 def iterate_distributed(
@@ -51,7 +51,7 @@ def iterate_distributed(
     """Yield how each model of a run does on several ranks, by model."""
     chosen = [result for result in measured if result.world_size > 1]
     for suite, series in _split_by_model(chosen):
-        yield from build_distributed(reader, series, suite)
+        yield from build_distributed(lambda _run_id: reader, series, suite)
 
 
 def _split_by_model(results: Sequence[ExperimentResult]) -> Iterator[tuple[str, list[ModelSeries]]]:

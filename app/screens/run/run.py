@@ -20,6 +20,7 @@ from compileboard.app.analysis.runs.advice import (
 from compileboard.app.analysis.runs.problems import Problem, RunFacts, list_problems
 from compileboard.app.analysis.runs.states import RunState, describe_raised, describe_state
 from compileboard.app.queries.dashboard.incidents import NOT_IGNORED, IncidentFilter, list_stored_incidents
+from compileboard.app.queries.dashboard.streams import is_pushed
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
 from compileboard.app.queries.run import run as run_detail
@@ -171,7 +172,8 @@ def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
     """List the causes of a run's lost compile time with their fixes, what runs eagerly first."""
     if not (run.graph_break_count or run.recompile_count):
         return []
-    return list_cause_rows(cached_for_run(reader, run.id, load_causes), run, list_trials(reader, run.id))
+    causes = cached_for_run(reader, run.id, load_causes)
+    return list_cause_rows(causes, run, list_trials(reader, run.id), is_pushed=is_pushed(reader, run.id))
 
 
 def read_facts(

@@ -16,7 +16,7 @@ from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, Comparison
 from compileboard.app.analysis.models.series import FIELDS
 from compileboard.app.analysis.models.table import cut_page
 from compileboard.app.charts.comparison import chart_changes
-from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings, get_store
 from compileboard.app.queries.fleet.comparison import find_distinct_ids
 from compileboard.app.queries.fleet.models import list_model_choices
 from compileboard.app.queries.page import FilterError, check_limit
@@ -76,8 +76,7 @@ def download(format: str) -> Response:
 
 def _build(given: dict[str, str]) -> ComparisonScreen | None:
     return build_default_comparison(
-        get_reader(),
-        get_engine(),
+        get_store(),
         get_clock(),
         given["base"],
         given["new"],

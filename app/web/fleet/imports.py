@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from compileboard.app.db import get_settings, request_origin
+from compileboard.app.db import get_board_path, get_settings, request_origin
 from compileboard.app.imports.upload import FORBIDDEN, accept_upload
 from compileboard.app.screens.dashboard.imports import build_import, build_imports, describe_no_import
 from compileboard.app.web.access import describe_lack, may
@@ -20,7 +20,7 @@ def index() -> str:
     settings = get_settings()
     return render_template(
         "imports/index.html",
-        screen=build_imports(settings.db, SHOWN),
+        screen=build_imports(get_board_path(), SHOWN),
         open=may("write") and settings.uploads == "yes",
         no=FORBIDDEN if may("write") else describe_lack(),
     )
@@ -36,7 +36,7 @@ def start() -> Response:
 @blueprint.get("/imports/<import_id>")
 def show(import_id: str) -> str:
     """Show one import."""
-    upload = build_import(get_settings().db, import_id)
+    upload = build_import(get_board_path(), import_id)
     if upload is None:
         abort(404, describe_no_import(import_id))
     return render_template("imports/one.html", upload=upload)

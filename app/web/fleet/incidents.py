@@ -13,7 +13,7 @@ from compileboard.app.analysis.trends.lines import find_choice
 from compileboard.app.charts.incidents import chart_incident
 from compileboard.app.charts.sparkline import draw_sparkline
 from compileboard.app.charts.trends import list_table_rows, share_runs
-from compileboard.app.db import get_clock, get_engine, get_reader, get_settings, writing
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings, get_store, writing
 from compileboard.app.queries.dashboard.incidents import (
     FILTERS,
     STATES,
@@ -76,7 +76,7 @@ def index() -> str:
 @blueprint.get("/incidents/<incident_id>")
 def show(incident_id: str) -> Response:
     """Show one incident; an id of one of its changes leads to it."""
-    screen = build_incident(get_reader(), get_engine(), incident_id, get_clock(), request.args.get("change"))
+    screen = build_incident(get_store(), incident_id, get_clock(), request.args.get("change"))
     if screen is not None:
         return make_response(_render(screen))
     of = find_incident_of(get_reader(), incident_id)
@@ -94,7 +94,7 @@ def add_comment(incident_id: str) -> Response:
         with writing(f"incident.{typed['action'][:20]}", incident_id, describe_author(author[:AUTHOR_LIMIT])) as writer:
             saved = save_comment(writer, incident_id, typed["action"], author=author, text=typed["text"])
     except ValueError as error:
-        screen = build_incident(get_reader(), get_engine(), incident_id, get_clock())
+        screen = build_incident(get_store(), incident_id, get_clock())
         if screen is None:
             _refuse(incident_id)
         return make_response(_render(screen, typed, str(error)), 400)

@@ -13,7 +13,7 @@ from compileboard.app.analysis.models.labels import describe_experiment
 from compileboard.app.analysis.models.series import FIELDS, ModelSeries, read_name, write_name
 from compileboard.app.analysis.models.table import rank_result
 from compileboard.app.charts.models import chart_history, chart_scaling
-from compileboard.app.db import get_engine, get_reader, get_settings
+from compileboard.app.db import get_engine, get_settings, get_store
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.fleet.models import (
     ACCURACIES,
@@ -115,7 +115,7 @@ def show(model: str) -> str:
     """Show one model: its history, and everything of one of its points."""
     check_keys(request.args, (*FIELDS, "run"), noun="parameter")
     try:
-        screen = build_model(get_reader(), get_engine(), model, request.args, request.args.get("run"))
+        screen = build_model(get_store(), model, request.args, request.args.get("run"))
     except UnknownModelError as error:
         abort(404, str(error))
     # Imported here: numpy, which no other page needs, would be a tenth of the server's start.

@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.models.series import label_fields
 from compileboard.app.charts.sparkline import draw_sparkline
-from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.queries.fleet.trends import FILTERS, UNSAID, ModelSet, address_set
 from compileboard.app.queries.parameters import check_keys
 from compileboard.app.screens.fleet.demo import build_demo_progress
@@ -51,7 +51,7 @@ def index() -> str | Response:
         return redirect(url_with(**dict.fromkeys(_OF_TRENDS)), 301)
     check_keys(request.args, _PARAMETERS)
     filters = read_overview_filters(request.args)
-    screen = build_overview(get_reader(), get_engine(), filters, get_clock(), get_settings().trend_runs)
+    screen = build_overview(get_store(), filters, get_clock(), get_settings().trend_runs)
     if not screen.series:
         return render_template("overview/empty.html")
     demo = build_demo_progress(get_engine(), [recent.listed.run for recent in screen.runs], get_clock())

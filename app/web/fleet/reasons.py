@@ -8,7 +8,7 @@ from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.analysis.labels import describe_break_outcome
 from compileboard.app.charts.breaks_and_recompiles import chart_categories, chart_history, chart_kinds, make_spark
-from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.reasons import AnySubject
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
@@ -87,7 +87,7 @@ def _build_list(subject: AnySubject) -> tuple[ReasonsScreen[Any, Any], dict[str,
 def show(distinct_id: str) -> str:
     """Show one distinct graph break: why, what to do, in which runs, and its newest event."""
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
-    screen = build_graph_break(get_reader(), get_engine(), read_content_id(distinct_id))
+    screen = build_graph_break(get_store(), read_content_id(distinct_id))
     if screen is None:
         abort(404, GRAPH_BREAKS.describe_absence(distinct_id))
     values = _build_one(GRAPH_BREAKS, screen, limit_count, "break-history", "graph breaks")
@@ -99,7 +99,7 @@ def show(distinct_id: str) -> str:
 def show_cause(cause_id: str) -> str:
     """Show one cause: what it means, what to do, the values that came, in which runs."""
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
-    screen = build_recompile_cause(get_reader(), get_engine(), read_content_id(cause_id))
+    screen = build_recompile_cause(get_store(), read_content_id(cause_id))
     if screen is None:
         abort(404, RECOMPILES.describe_absence(cause_id))
     return render_template(

@@ -15,7 +15,8 @@ from pathlib import Path
 from flask import Blueprint, Response, abort, request, send_file
 
 from compileboard.app.analysis.period import read_period
-from compileboard.app.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.db import get_clock, get_reader, get_run_reader, get_settings, get_store
+from compileboard.app.engines.store import open_store
 from compileboard.app.queries.fleet.trends import FILTERS, read_text, read_trend_filter
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import check_keys
@@ -34,7 +35,6 @@ from compileboard.app.reports.suite import write_suite
 from compileboard.app.screens.fleet.suite import build_suite
 from compileboard.app.web.run.shell import find_run
 from compileboard.collectors.store.bundles import write_bundle
-from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 
 _HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # gzip, deflate, no time, no system
@@ -121,14 +121,16 @@ def download(run_id: str, format: str) -> Response:
     detail = find_run(run_id)
     now_us, stale_after_s = time.time_ns() // 1000, get_settings().stale_after_s
     if format == "html":
-        contents = read_contents(get_reader(), detail, source, now_us, stale_after_s)
+        contents = read_contents(get_run_reader(run_id), detail, source, now_us, stale_after_s)
         if payloads:
             response = Response(_stream_html(get_settings().db, contents), content_type=FORMATS[format])
         else:
-            response = pack_html(b"".join(write_html(get_reader(), contents)))
+            response = pack_html(b"".join(write_html(get_run_reader(run_id), contents)))
         response.headers["Content-Security-Policy"] = f"{POLICY}; frame-ancestors 'none'"
     elif format == "md":
-        body = b"".join(write_report(get_reader(), detail, format, table, source, now_us, stale_after_s=stale_after_s))
+        body = b"".join(
+            write_report(get_run_reader(run_id), detail, format, table, source, now_us, stale_after_s=stale_after_s)
+        )
         response = Response(body, content_type=FORMATS[format])
     else:
         pieces = _stream(get_settings().db, detail, format, table, source, now_us, stale_after_s)
@@ -165,7 +167,7 @@ def download_suite(format: str) -> Response:
     selection = read_trend_filter(args)
     if not selection.suite:
         raise FilterError("suite: the report is of one suite; give its name")
-    suite = build_suite(get_reader(), get_engine(), selection, period, clock, definition)
+    suite = build_suite(get_store(), selection, period, clock, definition)
     body = b"".join(write_suite(suite, format, clock.now_us, table))
     return send_report(body, format, suite_file_name(suite, format, table), suite_policy(suite))
 
@@ -178,13 +180,15 @@ def _choose(key: str, known: tuple[str, ...]) -> str:
 
 
 def _stream_html(database: str, contents: Contents) -> Iterator[bytes]:
-    with closing(open_reader(database)) as reader:
-        yield from write_html(reader, contents, payloads=True)
+    with closing(open_store(database)) as store:
+        yield from write_html(store.open_run(contents.detail.run.id), contents, payloads=True)
 
 
 def _stream(
     database: str, detail: RunDetail, format: str, table: str, source: bool, now_us: int, stale_after_s: int
 ) -> Iterator[bytes]:
-    # A connection of its own: the request's is closed before the last piece is sent.
-    with closing(open_reader(database)) as reader:
-        yield from write_report(reader, detail, format, table, source, now_us, stale_after_s=stale_after_s)
+    # A store of its own: the request's is closed before the last piece is sent.
+    with closing(open_store(database)) as store:
+        yield from write_report(
+            store.open_run(detail.run.id), detail, format, table, source, now_us, stale_after_s=stale_after_s
+        )

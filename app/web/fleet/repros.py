@@ -5,11 +5,12 @@ from __future__ import annotations
 from flask import Blueprint, Response, abort, render_template, request, url_for
 
 from compileboard.app.analysis.repros import KINDS, list_steps, sum_up_values
-from compileboard.app.db import get_engine, get_reader, get_settings
-from compileboard.app.queries.fleet.repros import FailureFilter, list_repros
+from compileboard.app.db import get_reader, get_run_reader, get_settings, get_store
 from compileboard.app.queries.page import check_limit, read_content_id
 from compileboard.app.queries.parameters import list_names, read_query
+from compileboard.app.queries.repros import FailureFilter, list_repros
 from compileboard.app.screens.repros import ReproScreen, build_failure_list, build_repro
+from compileboard.app.web.filters import board_option
 from compileboard.app.web.run.shell import find_run, render_run
 from compileboard.collectors.formats.repro_archive import write_archive
 from compileboard.collectors.store.repros import load_storage
@@ -31,7 +32,7 @@ def index() -> str:
     args = request.args
     selected = read_query(FailureFilter, args)
     limit = check_limit(args.get("limit"), get_settings().page_size)
-    screen = build_failure_list(get_engine(), selected, args.get("sort"), args.get("cursor"), limit)
+    screen = build_failure_list(get_reader(), selected, args.get("sort"), args.get("cursor"), limit)
     given = {name: args.get(name, "") for name in list_names(FailureFilter)}
     return render_template(
         "repros/index.html",
@@ -48,7 +49,7 @@ def show_run(run_id: str) -> str:
     """List the repros of a run."""
     detail = find_run(run_id)
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    page = list_repros(get_engine(), run_id=run_id, cursor=request.args.get("cursor"), limit=limit)
+    page = list_repros(get_run_reader(run_id), run_id=run_id, cursor=request.args.get("cursor"), limit=limit)
     return render_run(detail, "repros/run.html", tab="repros", page_of_repros=page)
 
 
@@ -56,7 +57,7 @@ def find_repro_screen(repro_id: str) -> ReproScreen:
     """Return a repro by the id in an address, or answer that there is none."""
     screen = None
     if read_content_id(repro_id) != -1:
-        screen = build_repro(get_reader(), get_engine(), repro_id, request.args.get("cursor"))
+        screen = build_repro(get_store(), repro_id, request.args.get("cursor"))
     if screen is None:
         abort(404, f"There is no repro {repro_id[:40]}. Its run may have been deleted.")
     return screen
@@ -69,7 +70,7 @@ def show(repro_id: str) -> str:
     return render_template(
         "repros/one.html",
         screen=screen,
-        steps=list_steps(screen.repro.id, get_settings().db),
+        steps=list_steps(screen.repro.id, board_option(screen.repro.run_id)),
         values_note=sum_up_values(screen.inputs),
         downloads=list_downloads(screen),
     )
@@ -99,7 +100,7 @@ def download_program(repro_id: str, name: str) -> Response:
 def download_archive(repro_id: str) -> Response:
     """Send a repro with the values of its inputs, as `collectors repro` reads it."""
     repro = find_repro_screen(repro_id).repro
-    bodies = {digest: load_storage(get_reader(), repro.id, digest) for digest in repro.storage_bytes}
+    bodies = {digest: load_storage(get_run_reader(repro.run_id), repro.id, digest) for digest in repro.storage_bytes}
     values = {digest: body for digest, body in bodies.items() if body is not None}
     body = write_archive(repro.manifest, repro.program, repro.dynamo_program, values)
     return _attach(body, "application/gzip", f"repro-{repro.id}.tar.gz")

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, current_app, render_template, request, url_for
 
 from compileboard.app.analysis.search import MatchedLine
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_settings, get_store
 from compileboard.app.queries.page import check_limit
 from compileboard.app.queries.search import Hit
 from compileboard.app.screens.fleet.search import MOST_HITS, MatchedText, build_search
@@ -34,7 +34,7 @@ def show_run(run_id: str) -> str:
 def _search(run_id: str | None) -> dict[str, Any]:
     args = request.args
     limit_count = check_limit(args.get("limit"), min(get_settings().page_size, 25), MOST_HITS)
-    screen = build_search(get_reader(), args.get("q", ""), args.get("kind"), run_id, args.get("cursor"), limit_count)
+    screen = build_search(get_store(), args.get("q", ""), args.get("kind"), run_id, args.get("cursor"), limit_count)
     return {"screen": screen, "address_hit": address_hit, "address_line": address_line, "has_search": True}
 
 

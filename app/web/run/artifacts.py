@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, abort, current_app, request, url_for
 
 from compileboard.app.analysis.artifacts.labels import GUARDS
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader, get_store
 from compileboard.app.queries.page import FilterError, read_id
 from compileboard.app.queries.run import compiles
 from compileboard.app.queries.run.artifacts import Artifact, ArtifactRow, check_artifact_id
@@ -26,7 +26,7 @@ blueprint = Blueprint("artifacts", __name__)
 
 def find_one(run_id: str, text: str, shown_name: str) -> ArtifactScreen:
     """Return an artifact of a run by the number in an address, or answer that there is none."""
-    screen = build_artifact(get_reader(), run_id, read_id(text))
+    screen = build_artifact(get_run_reader(run_id), run_id, read_id(text))
     if screen is None:
         abort(404, f"Run {shown_name[:80]} has no artifact number {text[:40]}.")
     return screen
@@ -69,7 +69,7 @@ def program(run_id: str, artifact_id: str) -> Response:
     detail = find_run(run_id)
     artifact = find_one(run_id, artifact_id, detail.run.shown_name).artifact
     try:
-        text = build_program(get_reader(), artifact)
+        text = build_program(get_run_reader(run_id), artifact)
     except ValueError as error:
         abort(404, f"No program: {error}.")
     response = Response(text.encode("utf-8", "replace"), content_type="text/x-python; charset=utf-8")
@@ -84,7 +84,7 @@ def _read_side(run_id: str, name: str) -> Artifact | None:
     if not value:
         return None
     number = check_artifact_id(name, value)
-    artifact = read_artifact(get_reader(), run_id, number)
+    artifact = read_artifact(get_store(), run_id, number)
     return artifact if artifact is not None else abort(404, f"{name}: there is no artifact number {number}.")
 
 
@@ -96,7 +96,7 @@ def diff(run_id: str) -> str:
     if a is None:
         raise FilterError("a: this page needs the number of an artifact, and of another as b")
     exact, whole = request.args.get("exact") == "1", request.args.get("context") == "all"
-    screen = build_artifact_diff(get_reader(), a, b, _read_compile(a.run_id), is_exact=exact, is_whole=whole)
+    screen = build_artifact_diff(get_store(), a, b, _read_compile(a.run_id), is_exact=exact, is_whole=whole)
     return render_run(detail, "artifacts/diff.html", tab="directory", screen=screen, exact=exact, whole=whole)
 
 
@@ -104,7 +104,7 @@ def _read_compile(run_id: str) -> CompileRow | None:
     value = request.args.get("against", "").strip()
     if not value:
         return None
-    row = compiles.get_compile(get_reader(), run_id, read_id(value))
+    row = compiles.get_compile(get_run_reader(run_id), run_id, read_id(value))
     return row if row is not None else abort(404, f"against: this run has no compile number {value[:40]}.")
 
 
@@ -112,7 +112,7 @@ def _read_compile(run_id: str) -> CompileRow | None:
 def changes(run_id: str, key: str) -> str:
     """Show what changed in a compile against the cache entry that it was recompiled from."""
     detail = find_run(run_id)
-    screen = build_changes(get_reader(), run_id, read_id(key), request.args.get("from"))
+    screen = build_changes(get_run_reader(run_id), run_id, read_id(key), request.args.get("from"))
     if screen is None:
         abort(404, f"Run {detail.run.shown_name[:80]} has no compile number {key[:40]}.")
     return render_run(detail, "artifacts/changes.html", tab="directory", screen=screen, guard_page=guard_page)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, abort, request
 
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader, get_store
 from compileboard.app.queries.page import FilterError
 from compileboard.app.screens.run.caches import build_lookup
 from compileboard.app.web.run.shell import find_run, render_run
@@ -22,7 +22,11 @@ def show_one(run_id: str, lookup_id: int) -> str:
     if runs not in ("", "before"):
         raise FilterError(f"runs: {runs[:40]!r} is not before")
     across = runs == "before"
-    screen = build_lookup(get_reader(), run_id, lookup_id, across) if lookup_id < 2**62 else None
+    screen = (
+        build_lookup(get_run_reader(run_id), run_id, lookup_id, get_store() if across else None)
+        if lookup_id < 2**62
+        else None
+    )
     if screen is None:
         abort(404, f"Run {detail.run.shown_name[:80]} has no cache lookup with the number {lookup_id}.")
     return render_run(

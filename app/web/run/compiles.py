@@ -10,7 +10,7 @@ from flask import Blueprint, abort, current_app, render_template, url_for
 from compileboard.app.analysis.artifacts.labels import GUARDS
 from compileboard.app.analysis.labels import PhaseShare, list_shares
 from compileboard.app.charts.compiles import chart_phases
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader
 from compileboard.app.format import format_bytes, format_count, format_duration, format_number, format_time
 from compileboard.app.queries.page import read_id
 from compileboard.app.queries.run.compiles import Compilation
@@ -81,7 +81,7 @@ def list_links(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
     if row.recompiled_from and screen.entry.artifact_count and row.outcome != "recompile_limit":
         changes = url_for("artifacts.changes", run_id=run_id, key=row.id)
         links.append((f"Changes from {row.recompiled_from}", changes))
-    if row.function and get_run_features(get_reader(), run_id).has_stacks:
+    if row.function and get_run_features(get_run_reader(run_id), run_id).has_stacks:
         links.append(("Among all stacks", url_for("stacks.show", run_id=run_id, q=row.function)))
     return links
 
@@ -90,7 +90,7 @@ def list_links(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
 def show(run_id: str, key: str) -> str:
     """Show one compile of a run."""
     run = find_run(run_id).run
-    screen = build_compile(get_reader(), run, read_id(key))
+    screen = build_compile(get_run_reader(run.id), run, read_id(key))
     if screen is None:
         abort(404, f"Run {run.shown_name[:80]} has no compile number {key[:40]}.")
     records = screen.records

@@ -6,7 +6,7 @@ from flask import Blueprint, abort, request
 
 from compileboard.app.analysis.guards.tree import build_view, filter_tree, list_rows, number_nodes, take_subtree
 from compileboard.app.charts.guards import chart_kinds
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_reader, get_run_reader, get_settings
 from compileboard.app.queries.page import FilterError, check_limit
 from compileboard.app.queries.run.artifacts import check_artifact_id
 from compileboard.app.screens.run.guards import (
@@ -29,7 +29,7 @@ def show(run_id: str) -> str:
     """Show what a run's guards come to, and its sets of guards."""
     detail, sort = find_run(run_id), request.args.get("sort") or "latency"
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    screen = build_guards(get_reader(), run_id, sort, request.args.get("cursor"), limit)
+    screen = build_guards(get_run_reader(run_id), run_id, sort, request.args.get("cursor"), limit)
     sums = screen.sums
     return render_run(
         detail,
@@ -43,9 +43,11 @@ def show(run_id: str) -> str:
     )
 
 
-def find_set(run_id: str | None, artifact_id: int) -> GuardSetScreen:
-    """Return a set of a run, or of any run, or answer that there is none."""
-    screen = build_guard_set(get_reader(), run_id, artifact_id)
+def find_set(run_id: str, artifact_id: int, *, of_any: bool = False) -> GuardSetScreen:
+    """Return a set of a run, with `of_any` also one of another run in the board, or answer that there is none."""
+    screen = build_guard_set(get_run_reader(run_id), run_id, artifact_id)
+    if screen is None and of_any:
+        screen = build_guard_set(get_reader(), None, artifact_id)
     if screen is None or screen.artifact is None:
         abort(404, f"There are no guards with the number {artifact_id} here.")
     return screen
@@ -82,6 +84,8 @@ def show_one(run_id: str, artifact_id: int) -> str:
 def show_diff(run_id: str) -> str:
     """Compare the guards of two compiles: `a` is the earlier artifact, `b` the later one."""
     detail = find_run(run_id)
-    before, after = (find_set(None, check_artifact_id(name, request.args.get(name, ""))) for name in ("a", "b"))
+    before, after = (
+        find_set(run_id, check_artifact_id(name, request.args.get(name, "")), of_any=True) for name in ("a", "b")
+    )
     screen = compare_guard_sets(before, after)
     return render_run(detail, "guards/diff.html", tab="guards", screen=screen, most=DIFF_ROWS)

@@ -8,7 +8,7 @@ from flask import Blueprint, request
 
 from compileboard.app.analysis.ranks.divergence import name_ranks
 from compileboard.app.charts.ranks import chart_ranks
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader
 from compileboard.app.queries.page import FilterError, check_whole
 from compileboard.app.queries.run.ranks import RankCompile
 from compileboard.app.screens.run.ranks import RanksScreen, build_ranks, read_names
@@ -20,7 +20,7 @@ ROWS = 50
 COLUMNS = 12
 
 
-def _lay_out(screen: RanksScreen) -> dict[str, Any]:
+def _lay_out(run_id: str, screen: RanksScreen) -> dict[str, Any]:
     """Cut the aligned table to what one page shows."""
     given = request.args.get("rows", "")
     if given not in ("", "all"):
@@ -41,7 +41,7 @@ def _lay_out(screen: RanksScreen) -> dict[str, Any]:
         "column": first,
         "rows_at_once": ROWS,
         "columns_at_once": COLUMNS,
-        "names": read_names(get_reader(), cells),
+        "names": read_names(get_run_reader(run_id), cells),
     }
 
 
@@ -49,7 +49,7 @@ def _lay_out(screen: RanksScreen) -> dict[str, Any]:
 def show(run_id: str) -> str:
     """Show where the ranks of a run differ."""
     detail = find_run(run_id)
-    screen = build_ranks(get_reader(), run_id)
+    screen = build_ranks(get_run_reader(run_id), run_id)
     is_timed = screen is not None and screen.is_timed
     return render_run(
         detail,
@@ -59,5 +59,5 @@ def show(run_id: str) -> str:
         name_ranks=name_ranks,
         has_charts=is_timed,
         chart=chart_ranks(screen.comparison.ranks) if screen is not None and is_timed else None,
-        **(_lay_out(screen) if screen is not None else {}),
+        **(_lay_out(run_id, screen) if screen is not None else {}),
     )

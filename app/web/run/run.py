@@ -8,7 +8,7 @@ from typing import Any
 from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.analysis import labels
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_run_reader, get_settings
 from compileboard.app.queries.page import FilterError, check_content_id, check_limit
 from compileboard.app.queries.run.compiles import CompileFilter
 from compileboard.app.queries.run_rows import RunRow
@@ -24,7 +24,7 @@ blueprint = Blueprint("run", __name__)
 
 
 def _summary(run: RunRow) -> dict[str, Any]:
-    screen = build_summary(get_reader(), run)
+    screen = build_summary(get_run_reader(run.id), run)
     return {"screen": screen, "first_bars": FIRST_BARS}
 
 
@@ -37,7 +37,9 @@ def _compiles(run: RunRow) -> dict[str, Any]:
         outcome=request.args.get("outcome") or None, text=request.args.get("q", "").strip()[:200], recompiled=recompiled
     )
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    screen = build_compiles(get_reader(), run, selection, sort=sort, cursor=request.args.get("cursor"), limit=limit)
+    screen = build_compiles(
+        get_run_reader(run.id), run, selection, sort=sort, cursor=request.args.get("cursor"), limit=limit
+    )
     return {
         "screen": screen,
         "sort": sort,
@@ -48,7 +50,7 @@ def _compiles(run: RunRow) -> dict[str, Any]:
 
 
 def _breaks(run: RunRow) -> dict[str, Any]:
-    reader, cursor = get_reader(), request.args.get("cursor")
+    reader, cursor = get_run_reader(run.id), request.args.get("cursor")
     limit, distinct = check_limit(request.args.get("limit"), 20), request.args.get("distinct", "")
     each = bool(distinct) or request.args.get("view") == "each"
     if each:
@@ -60,23 +62,25 @@ def _breaks(run: RunRow) -> dict[str, Any]:
 
 
 def _recompiles(run: RunRow) -> dict[str, Any]:
-    return {"screen": build_recompiles(get_reader(), run, request.args.get("cursor"))}
+    return {"screen": build_recompiles(get_run_reader(run.id), run, request.args.get("cursor"))}
 
 
 def _failures(run: RunRow) -> dict[str, Any]:
-    return {"screen": build_failures(get_reader(), run.id, request.args.get("cursor"))}
+    return {"screen": build_failures(get_run_reader(run.id), run.id, request.args.get("cursor"))}
 
 
 def _caches(run: RunRow) -> dict[str, Any]:
-    return {"screen": build_caches(get_reader(), run.id, request.args.get("cursor"), get_settings().page_size)}
+    return {
+        "screen": build_caches(get_run_reader(run.id), run.id, request.args.get("cursor"), get_settings().page_size)
+    }
 
 
 def _environment(run: RunRow) -> dict[str, Any]:
-    return {"screen": build_environment(get_reader(), run.id, compare=True)}
+    return {"screen": build_environment(get_run_reader(run.id), run.id, compare=True)}
 
 
 def _processes(run: RunRow) -> dict[str, Any]:
-    return {"screen": build_processes(get_reader(), run.id)}
+    return {"screen": build_processes(get_run_reader(run.id), run.id)}
 
 
 FILLS: dict[str, Callable[[RunRow], dict[str, Any]]] = {
@@ -124,7 +128,7 @@ def show(run_id: str) -> str:
 def show_config(run_id: str, config_hash: str) -> str:
     """Show one configuration text as a table of settings."""
     run = find_run(run_id).run
-    screen = build_config(get_reader(), run_id, config_hash)
+    screen = build_config(get_run_reader(run_id), run_id, config_hash)
     if screen is None:
         abort(404, f"Run {run.shown_name[:80]} has no configuration text {config_hash[:40]}.")
     query = request.args.get("q", "").strip().lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, request
 
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader
 from compileboard.app.queries.page import check_limit
 from compileboard.app.screens.run.shapes import build_run_shapes
 from compileboard.app.web.run.shell import find_run, render_run
@@ -19,5 +19,5 @@ MOST = 100
 def show(run_id: str) -> str:
     """Show the symbolic shapes of a run, compile by compile."""
     detail, limit = find_run(run_id), check_limit(request.args.get("limit"), COMPILES, MOST)
-    screen = build_run_shapes(get_reader(), run_id, request.args.get("cursor"), limit)
+    screen = build_run_shapes(get_run_reader(run_id), run_id, request.args.get("cursor"), limit)
     return render_run(detail, "shapes/index.html", tab="shapes", screen=screen)

@@ -9,7 +9,7 @@ from typing import Any
 
 from flask import abort, current_app, render_template, url_for
 
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_reader, get_run_reader, get_settings
 from compileboard.app.queries.dashboard.activity import describe_absence
 from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.run.run import RunDetail
@@ -134,7 +134,7 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
 def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) -> str:
     """Render one page of a run; the template extends run/_shell.html and fills its block `tab`."""
     run = detail.run
-    header = build_header(get_reader(), detail, time.time_ns() // 1000, get_settings().stale_after_s)
+    header = build_header(get_run_reader(run.id), detail, time.time_ns() // 1000, get_settings().stale_after_s)
     return render_template(
         template,
         detail=detail,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, abort, request
 
 from compileboard.app.analysis.compiles import ENDINGS
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader
 from compileboard.app.queries.page import FilterError, check_whole
 from compileboard.app.screens.run.stacks import StackFilter, build_stacks
 from compileboard.app.web.run.shell import find_run, render_run
@@ -36,7 +36,7 @@ def show(run_id: str) -> str:
     """Show the tree of a run's stacks, or a subtree of it."""
     detail, selection = find_run(run_id), read_filter()
     node, start = (check_whole(name, request.args.get(name), 0, most=_HIGHEST) for name in ("node", "start"))
-    screen = build_stacks(get_reader(), run_id, selection, node=node, start=start)
+    screen = build_stacks(get_run_reader(run_id), run_id, selection, node=node, start=start)
     if screen is None:
         abort(404, f"There is no frame number {node} in this tree; its run was imported anew, or a filter hides it.")
     return render_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, request
 
-from compileboard.app.db import get_reader
+from compileboard.app.db import get_run_reader
 from compileboard.app.queries.page import FilterError, check_whole
 from compileboard.app.screens.run.timeline import (
     build_timeline,
@@ -24,7 +24,7 @@ MOST_PX = 620  # of the box; more lanes are moved to
 @blueprint.get("/runs/<run_id>/timeline")
 def show(run_id: str) -> str:
     """Show a run's timeline, at the window that the address names, and what each phase took."""
-    detail, reader, args = find_run(run_id), get_reader(), request.args
+    detail, reader, args = find_run(run_id), get_run_reader(run_id), request.args
     if args.get("idle", "") not in ("", "1", "shown"):  # 1 is the default of today
         raise FilterError(f"idle: {args['idle'][:40]!r} is not shown; leave it out to fold idle time")
     screen = build_timeline(reader, run_id)

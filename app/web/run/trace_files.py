@@ -8,12 +8,12 @@ from contextlib import closing
 from flask import Blueprint, Response, abort, current_app, request
 
 from compileboard.app.analysis.compiles import ENDINGS, LEGEND
-from compileboard.app.db import get_reader, get_settings
+from compileboard.app.db import get_run_reader, get_settings
+from compileboard.app.engines.store import open_store
 from compileboard.app.queries.run.compiles import CompileFilter
 from compileboard.app.queries.run.trace_files import get_trace_file, read_trace_file
 from compileboard.app.screens.run.artifacts import build_directory
 from compileboard.app.web.run.shell import find_run, render_run
-from compileboard.collectors.store.connection import open_reader
 
 blueprint = Blueprint("directory", __name__)
 
@@ -26,7 +26,7 @@ def show(run_id: str) -> str:
     detail = find_run(run_id)
     given = {name: request.args.get(name, "").strip()[:200] for name in ("outcome", "q", "artifact")}
     selection = CompileFilter(text=given["q"], ending=given["outcome"], artifact=given["artifact"])
-    screen = build_directory(get_reader(), detail.run, selection, request.args.get("cursor"), PAGE_SIZE)
+    screen = build_directory(get_run_reader(run_id), detail.run, selection, request.args.get("cursor"), PAGE_SIZE)
     return render_run(
         detail,
         "trace_files/index.html",
@@ -47,7 +47,7 @@ download_blueprint = Blueprint("traces", __name__)
 @download_blueprint.get("/runs/<run_id>/traces/<name>")
 def download(run_id: str, name: str) -> Response:
     """Send one trace log as torch wrote it, piece by piece."""
-    file = get_trace_file(get_reader(), run_id, name)
+    file = get_trace_file(get_run_reader(run_id), run_id, name)
     if file is None:
         abort(404, f"Run {run_id[:80]} keeps no trace log of that name; --level full records them.")
     response = Response(_pieces(get_settings().db, run_id, file.name), content_type="text/plain; charset=utf-8")
@@ -57,6 +57,6 @@ def download(run_id: str, name: str) -> Response:
 
 
 def _pieces(database: str, run_id: str, name: str) -> Iterator[bytes]:
-    # A connection of its own: the request's is closed before the last piece is sent.
-    with closing(open_reader(database)) as reader:
-        yield from read_trace_file(reader, run_id, name)
+    # A store of its own: the request's is closed before the last piece is sent.
+    with closing(open_store(database)) as store:
+        yield from read_trace_file(store.open_run(run_id), run_id, name)

@@ -95,8 +95,10 @@ def search_graphs(
         if answer is not None:
             programs.append(describe_minimal(graph, answer, with_program=run.config.keep_source))
         smaller = f" → {programs[-1]['node_count']} operations" if answer is not None else ""
-        command = collector_command("repro", "minify", graph.repro_id, database=database)
-        lines.append(f"{planned.name}: {graph.describe()}{smaller}; {command}")
+        minify = collector_command("repro", "minify", graph.repro_id, database=database)
+        server = run.manifest.server  # that has the graph later on; the database beside it goes
+        where = f"{server}/repros/{graph.repro_id}" if server else minify
+        lines.append(f"{planned.name}: {graph.describe()}{smaller}; {where}")
     return lines, programs
 
 

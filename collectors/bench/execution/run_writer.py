@@ -20,6 +20,7 @@ from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.live import TRACE_NAME, Recording, child_environment
 from compileboard.collectors.runs.opening import describe_run, make_spool, spool_folder
 from compileboard.collectors.spool.journal import append_event
+from compileboard.collectors.terminal.destination_line import DestinationLine
 from compileboard.collectors.terminal.progress_line import count_text
 
 
@@ -34,6 +35,7 @@ class BenchRunWriter:
     run_id: str | None = None  # of a run that is gone on with
     plan: str = ""  # what `--resume` knows it by
     cwd: str | None = None  # where the models' code is, if not here
+    destination: DestinationLine | None = None  # what says where the run goes, unless nothing is said
     unwritten: list[BenchMeasured] = field(default_factory=list)  # results that the spool did not take yet
 
     def open(self) -> None:
@@ -76,6 +78,8 @@ class BenchRunWriter:
     def beat(self) -> None:
         """Record what the children wrote meanwhile."""
         self.recording.step()
+        if self.destination is not None:
+            self.destination.step()
 
     def write_result(
         self, planned: PlannedTask, settings: BenchSettings, done: TaskOutcome, command: str

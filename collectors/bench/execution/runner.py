@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,14 +29,17 @@ from compileboard.collectors.bench.report.progress import Progress
 from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.bench.report.upstream_files import compare_with, write_upstream_files
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.processor import VARIABLE as PROCESSOR_VARIABLE
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.push.outbox import outbox_root
 from compileboard.collectors.push.report import describe_delivery
 from compileboard.collectors.push.target import Target
+from compileboard.collectors.runs.program import end_as_interrupted
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.rollups.results import EXPORTS
-from compileboard.collectors.terminal.command_hints import collector_command, describe_destination
+from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.terminal.destination_line import DestinationLine
 from compileboard.collectors.terminal.progress_line import count_text
 from compileboard.exit_codes import DONE, FAILED, INTERRUPTED
 
@@ -102,11 +104,12 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
     run.open()
     measured = BenchReport(run.manifest.run_id, list(before.results) if before else [])
     if not arguments.quiet:
-        print_line(describe_destination(job.config, measured.run_id))
+        run.destination = DestinationLine(job.config, measured.run_id, print_line)
+        run.destination.step()
     progress = Progress(len(job.plan), quiet=arguments.quiet)
     state = "failed"  # until its end is reached: whatever else ends it is no success
     try:
-        _install_signal_handlers()
+        end_as_interrupted()
         for planned in job.plan:
             if before and (planned.ref.suite, planned.ref.name, planned.experiment) in before.done:
                 progress.skip(planned)
@@ -128,13 +131,6 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
     return measured
 
 
-def _install_signal_handlers() -> None:
-    """End on SIGTERM and SIGHUP as on Ctrl-C: what is finished is kept, and no child is left behind."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
-
-
 def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: list[str] | None) -> BenchMeasured:
     """Measure one task and record its result; where `blamed` is asked for, add the graphs that a failure is due to."""
     command = job.checkout.for_checkout(repeat_command(planned, job.settings, collector_command("bench")))
@@ -151,7 +147,9 @@ def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: l
 
     def environment(suffix: str = "") -> dict[str, str]:
         caches = CACHES_ON if second else {}
-        return {**caches, **run.child_environment(planned.name + suffix), **suites.environment(planned.ref.suite)}
+        answers = {PROCESSOR_VARIABLE: str(run.folder / OF_OURSELVES / "processor.json")}
+        child = run.child_environment(planned.name + suffix)
+        return {**caches, **answers, **child, **suites.environment(planned.ref.suite)}
 
     try:
         done = run_task(task, folder, environment(), cwd=job.checkout.cwd, beat=run.beat)
@@ -187,16 +185,14 @@ def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine
     try:
         if measured.trouble is not None:
             raise StoreError(measured.trouble)
-        if arguments.server:
-            print_line(
-                describe_delivery(outbox_root(os.environ), measured.run_id, Target.of(RunConfig(**arguments.server)))
-            )
-            return _exit_code(measured)
         breaks = format_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
         print(*breaks, sep="\n", end="\n" if breaks else "")
         write_upstream_files(arguments, measured.run_id, part, print_line)
     except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool
         print_line(f"the graph breaks or the files in upstream's formats are missing: {error}")
+    if arguments.server and measured.trouble is None:
+        target = Target.of(RunConfig(**arguments.server))
+        print_line(describe_delivery(outbox_root(os.environ), measured.run_id, target))
     state = "recorded" if measured.trouble is None else "not recorded yet:"
     if measured.interrupted:
         words = [word for word in sys.argv[1:] if word != "--resume"]
@@ -205,8 +201,9 @@ def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine
             f"To go on: {collector_command(*words, '--resume')}"
         )
         return INTERRUPTED
-    show = collector_command("show", measured.run_id, database=arguments.db)
-    print_line(f"{state} {count_text(len(results), 'result')}; {show}")
+    if not arguments.server:
+        show = collector_command("show", measured.run_id, database=arguments.db)
+        print_line(f"{state} {count_text(len(results), 'result')}; {show}")
     return _exit_code(measured)
 
 

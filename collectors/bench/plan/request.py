@@ -24,7 +24,7 @@ MODELS, EXPERIMENT, RUN = declare(GROUPS[0]), declare(GROUPS[1]), declare(GROUPS
 class BenchRequest:
     """Which models to measure in which experiments, and where the results go. `given` are the settings' own values."""
 
-    db: str  # empty with a server
+    db: str  # with a server, the one of this machine beside it
     server: Mapping[str, Any] = field(default_factory=dict)  # the run's settings of a server, of SERVER_SETTINGS
     given: Mapping[str, Any] = field(default_factory=dict)
     suite: tuple[str, ...] = MODELS(

@@ -11,6 +11,7 @@ from compileboard.collectors.bench.report.upstream_files import load_results
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreMissing
+from compileboard.collectors.store.sealed.reopening import reopen_in
 
 PLAN = "COMPILEBOARD_BENCH_PLAN"  # among what is kept of a run's environment: which models, and how
 RUNS_NAMED = "select id from runs where id >= :start and id < :end and source = 'bench' order by id limit 2"
@@ -24,6 +25,10 @@ limit 1
 PLAN_OF = "select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') from runs where id = :id"
 STATE = "select state, heartbeat_us from runs where id = :id"
 ALIVE_US = 20_000_000  # a recorder says every few seconds that it is there
+
+
+class NotMeasured(ValueError):
+    """A database without the run that is to be gone on with."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
         state, heartbeat_us = reader.execute(STATE, {"id": run_id}).fetchone()
         if state == "running" and time.time_ns() // 1000 - heartbeat_us < ALIVE_US:
             raise ValueError(f"--resume: run {run_id} is still being measured; wait for its end, or end it with Ctrl-C")
+        reopen_in(database, run_id)
         results = tuple(load_results(reader, run_id))
     return ResumePoint(
         run_id, frozenset((result.suite, result.model, result.experiment) for result in results), results
@@ -59,7 +65,7 @@ def _named(reader: sqlite3.Connection, database: str, plan: str, named_run: str)
     rows = reader.execute(RUNS_NAMED, {"start": named_run, "end": named_run + "\uffff"}).fetchall()
     if len(rows) != 1:
         problem = "no bench run" if not rows else "several runs"
-        raise ValueError(f"--resume {named_run}: {problem} with this id in {database}")
+        raise NotMeasured(f"--resume {named_run}: {problem} with this id in {database}")
     run_id = str(rows[0]["id"])
     if reader.execute(PLAN_OF, {"id": run_id}).fetchone()[0] != plan:
         raise ValueError(
@@ -71,7 +77,7 @@ def _named(reader: sqlite3.Connection, database: str, plan: str, named_run: str)
 def _newest(reader: sqlite3.Connection, database: str, plan: str) -> str:
     row = reader.execute(NEWEST_OF_PLAN, {"plan": plan}).fetchone()
     if row is None:
-        raise ValueError(
+        raise NotMeasured(
             f"--resume: no run in {database} measured these models with these settings; leave --resume out"
         )
     return str(row["id"])

@@ -9,6 +9,8 @@ import random
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from compileboard.collectors.bench.worker.processor import ask_once
+
 if TYPE_CHECKING:
     from compileboard.collectors.bench.plan.settings import BenchSettings
     from compileboard.collectors.bench.plan.tasks import Task
@@ -54,6 +56,7 @@ def arrange(task: Task) -> None:
         torch.fx.experimental._config.translation_validation = True
     if settings.verbose:
         torch._logging.set_logs(dynamo=logging.DEBUG)
+    ask_once(task)
 
 
 def validates_translation(experiment: str, settings: BenchSettings) -> bool:

@@ -15,9 +15,10 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoin
 from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.maintenance.ownership import copy_owner
-from compileboard.collectors.store.publications import publish_removal, publish_run
+from compileboard.collectors.store.publications import get_last_result_id, publish_removal, publish_run
+from compileboard.collectors.store.sealed.files import remove_run_files, run_folder
+from compileboard.collectors.store.sealed.rows import has_sealed_runs
 from compileboard.collectors.store.search_index import remove_run_words
 from compileboard.collectors.store.streams.rows import forget_run_streams
 from compileboard.collectors.store.streams.texts import drop_unused_texts, list_old_texts
@@ -48,6 +51,7 @@ SHARED: dict[str, tuple[str, ...]] = {
     "source_excerpts": ("run_source_excerpts",),
     "functions": ("run_functions", "distinct_breaks", "recompile_causes"),
 }
+THINGS = ("distinct_breaks", "recompile_causes", "series", "functions")  # what runs have in common
 TEXTS = (  # what points to one
     *(("artifacts", "payload_id"), ("spans", "payload_id"), ("repro_results", "program_id")),
     *(("repros", "program_id"), ("repros", "dynamo_program_id")),
@@ -71,8 +75,9 @@ class TrashTable:
     name: str
     columns: tuple[str, ...]
     parents: dict[str, tuple[str, str, bool]] = field(default_factory=dict)  # column: table, its column, cascades
-    has_number: bool = False  # its key is SQLite's own number, which another row may have got meanwhile
+    number: str | None = None  # the column of SQLite's own number, which another row may have got meanwhile
     unique: tuple[str, ...] = ()
+    required: frozenset[str] = frozenset()  # columns that are never null
 
 
 def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | None = None) -> bool:
@@ -85,8 +90,10 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
     with write_transaction(connection):
         row = connection.execute(
             """
-            select coalesce(title, name) as name, suite, started_us
-            from runs left join run_annotations on run_annotations.run_id = runs.id
+            select coalesce(title, name) as name, suite, started_us, coalesce(size_bytes, 0) as file_bytes
+            from runs
+            left join run_annotations on run_annotations.run_id = runs.id
+            left join sealed_runs on sealed_runs.run_id = runs.id
             where runs.id = :id
             """,
             {"id": run_id},
@@ -109,7 +116,7 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
                 "run_id": run_id,
                 "now_us": now_us,
                 "expires_us": now_us + WEEK_US,
-                "trash_bytes": path.stat().st_size,
+                "trash_bytes": path.stat().st_size + row["file_bytes"],
             },
         )
     with suppress(StoreError, sqlite3.Error):  # the run is deleted; what this leaves goes with the next one
@@ -133,7 +140,10 @@ def _drop_orphans(connection: sqlite3.Connection, tables: dict[str, TrashTable])
     connection.execute("pragma foreign_keys = off")
     try:
         with write_transaction(connection):
+            has_sealed = has_sealed_runs(connection)
             for name, first in SHARED.items():
+                if has_sealed and name in THINGS:
+                    continue  # what points to it may be in a run's file
                 pointing = [
                     (child.name not in first, child.name, column, key)
                     for child in tables.values()
@@ -177,6 +187,7 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
                 copy.row_factory = sqlite3.Row
                 copy.execute("create table if not exists functions (id, file, name)")
                 give_content_ids(copy)
+            _check_run_file(trash, database_path(connection), run_id)
             connection.execute("pragma defer_foreign_keys = on")
             _Restoring(connection, copy if version < CONTENT_IDS_VERSION else trash).run()
             if version < SUGGESTIONS_VERSION:
@@ -203,6 +214,7 @@ def prune_trash(connection: sqlite3.Connection, *, age_us: int = WEEK_US, now_us
         pruned = [row["run_id"] for row in rows]
         for run_id in pruned:
             trash_path(database, run_id).unlink(missing_ok=True)
+            remove_run_files(database, run_id)
             connection.execute(
                 """
                 update removed_runs
@@ -244,21 +256,36 @@ def read_tables(connection: sqlite3.Connection) -> dict[str, TrashTable]:
 
 
 def _read_table(connection: sqlite3.Connection, name: str) -> TrashTable:
-    columns = connection.execute("select name, type, pk from pragma_table_info(?)", (name,)).fetchall()
+    columns = connection.execute('select name, type, pk, "notnull" from pragma_table_info(?)', (name,)).fetchall()
     keys = connection.execute(
         'select "from", "table", "to", on_delete from pragma_foreign_key_list(?) order by id, seq', (name,)
     ).fetchall()
     unique: tuple[str, ...] = ()
     for index in connection.execute("select name from pragma_index_list(?) where [unique] order by seq desc", (name,)):
         unique = tuple(row[0] for row in connection.execute("select name from pragma_index_info(?)", (index["name"],)))
-    has_number = [(column["name"], column["type"].lower()) for column in columns if column["pk"]] == [("id", "integer")]
+    has_id = [(column["name"], column["type"].lower()) for column in columns if column["pk"]] == [("id", "integer")]
+    number = "id" if has_id else "rowid" if _has_rowid(connection, name) else None
     return TrashTable(
         name,
-        tuple(column["name"] for column in columns),
+        (*(column["name"] for column in columns), *(["rowid"] if number == "rowid" else [])),
         {key["from"]: (key["table"], key["to"], key["on_delete"] == "CASCADE") for key in keys},
-        has_number,
-        unique or (("id",) if has_number else ()),  # a row that its id alone tells apart has one of its content
+        number,
+        unique or (("id",) if has_id else ()),  # a row that its id alone tells apart has one of its content
+        frozenset(column["name"] for column in columns if column["notnull"] or column["pk"]),
     )
+
+
+def _has_rowid(connection: sqlite3.Connection, name: str) -> bool:
+    try:
+        connection.execute(f"select rowid from {name} limit 0")  # noqa: S608 - our own names
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+def list_own_rows(tables: dict[str, TrashTable]) -> dict[str, str]:
+    """Return which rows are the run's that :run_id names, by table."""
+    return {name: where for name in tables if (where := _where(tables, name)) is not None}
 
 
 def _where(tables: dict[str, TrashTable], name: str) -> str | None:
@@ -271,7 +298,8 @@ def _where(tables: dict[str, TrashTable], name: str) -> str | None:
     for column, table, _key in owners:
         if table == "runs":
             return f"{column} = :run_id"
-    for column, table, key in owners:
+    # A span of no compile is its lane's: whose it is, a column says that is never null.
+    for column, table, key in sorted(owners, key=lambda owner: owner[0] not in tables[name].required):
         inner = None if table == name else _where(tables, table)
         if inner is not None:
             return f"{column} in (select {key} from {table} where {inner})"  # noqa: S608 - names of our own schema
@@ -309,14 +337,19 @@ def _write_rows(
     run_id: str,
     trash: sqlite3.Connection,
     staying: tuple[str, ...],
+    only: Collection[str] | None = None,
 ) -> None:
-    """Write the rows of a run, and of shared tables what they point to, but for the tables that are `staying`."""
-    owned = {name: where for name in tables if (where := _where(tables, name)) is not None}
+    """Write the rows of a run, and of shared tables what they point to, but for the tables that are `staying`.
+
+    `only` names those of the run's own tables whose rows are written.
+    """
+    owned = list_own_rows(tables)
+    skipped = {*staying, *owned}
+    owned = {name: where for name, where in owned.items() if only is None or name in only}
     for name, where in owned.items():
         _copy(trash, tables[name], connection.execute(_select(tables[name], where), {"run_id": run_id}))
     pointing = list(owned)
     while pointing:  # the rows of shared tables, and what those point to
-        skipped = {*owned, *staying}
         pointing = list(dict.fromkeys(_copy_shared(connection, trash, tables, skipped, pointing)))
 
 
@@ -340,6 +373,20 @@ def copy_run(source: sqlite3.Connection, target: sqlite3.Connection, run_id: str
                     )
         target.execute("pragma defer_foreign_keys = on")
         _Restoring(target, rows).run()
+
+
+def put_back_rows(source: sqlite3.Connection, target: sqlite3.Connection, run_id: str, only: Collection[str]) -> int:
+    """Copy a run's rows of some tables, with what they share, to where its other rows are, in the caller's
+    transaction. Return what was added to the ids of its compiles: other rows got theirs meanwhile.
+    """
+    with closing(sqlite3.connect("", isolation_level=None)) as rows:
+        rows.row_factory = sqlite3.Row
+        rows.execute("begin")
+        _write_rows(source, read_tables(source), run_id, rows, (), only)
+        target.execute("pragma defer_foreign_keys = on")
+        restoring = _Restoring(target, rows, is_own=True)
+        restoring.run()
+        return restoring.shift.get("compiles", 0)
 
 
 def _copy_shared(
@@ -387,19 +434,35 @@ def _is_whole(trash: sqlite3.Connection, run_id: str) -> bool:
         return False
 
 
+def find_run_file(trash: sqlite3.Connection) -> str | None:
+    """Return the name of the file with the detail of a deleted run; None of a run that was not sealed."""
+    with suppress(sqlite3.OperationalError):  # it was deleted before there were sealed runs
+        row = trash.execute("select file_name from sealed_runs").fetchone()
+        return None if row is None else str(row[0])
+    return None
+
+
+def _check_run_file(trash: sqlite3.Connection, database: str, run_id: str) -> None:
+    """Raises: CannotRestore if the run was sealed and its file is not there."""
+    name = find_run_file(trash)
+    file = None if name is None else run_folder(database) / name
+    if file is not None and not file.is_file():
+        raise CannotRestore(f"{file}, with the detail of run {run_id[:80]}, is not there; put it back from a backup")
+
+
 class _Restoring:
     """Rows put back, under new numbers where theirs were given to others meanwhile."""
 
-    def __init__(self, connection: sqlite3.Connection, trash: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, trash: sqlite3.Connection, *, is_own: bool = False) -> None:
         self._connection = connection
         self._trash = trash
+        self._is_own = is_own  # what its sealed results were called, nobody else is
         tables = read_tables(connection)
         held = {row[0] for row in trash.execute("select name from sqlite_schema where type = 'table'")}
         self._owned = [table for name, table in tables.items() if name in held and _where(tables, name) is not None]
         self._shared = [table for name, table in tables.items() if name in held and _where(tables, name) is None]
-        self._shift = {
-            trash_table.name: self._find_shift(trash_table) for trash_table in self._owned if trash_table.has_number
-        }
+        self.shift = {trash_table.name: self._find_shift(trash_table) for trash_table in self._owned}
+        self._referred = {trash_table.name for trash_table in self._owned if trash_table.number == "id"}
         self._numbers: dict[str, dict[int, int]] = {}
 
     def run(self) -> None:
@@ -419,18 +482,22 @@ class _Restoring:
 
     def _find_shift(self, table: TrashTable) -> int:
         """Return what to add to a table's numbers: 0 where they are all still free, as they are but for a late undo."""
-        numbers = {row[0] for row in self._trash.execute(f"select id from {table.name}")}  # noqa: S608
+        number = table.number
+        if number is None:
+            return 0
+        numbers = {row[0] for row in self._trash.execute(f"select {number} from {table.name}")}  # noqa: S608
         if not numbers:
             return 0
         span: dict[str, int] = {"low": min(numbers), "high": max(numbers)}
+        given = get_last_result_id(self._connection) if table.name == "results" and not self._is_own else 0
         taken = self._connection.execute(
-            f"select id from {table.name} where id between :low and :high",  # noqa: S608
+            f"select {number} from {table.name} where {number} between :low and :high",  # noqa: S608
             span,
         )
-        if not any(row["id"] in numbers for row in taken):
+        if span["low"] > given and not any(row[0] in numbers for row in taken):
             return 0
-        (most,) = self._connection.execute(f"select max(id) from {table.name}").fetchone()  # noqa: S608
-        return int(most) + 1 - span["low"]
+        (most,) = self._connection.execute(f"select max({number}) from {table.name}").fetchone()  # noqa: S608
+        return max(int(most or 0), given) + 1 - span["low"]
 
     def _rows(self, table: TrashTable) -> Iterator[dict[str, Any]]:
         for row in self._trash.execute(f"select * from {table.name} order by rowid"):  # noqa: S608
@@ -441,8 +508,8 @@ class _Restoring:
                     continue
                 if parent in self._numbers:
                     values[column] = self._numbers[parent][value]
-                elif parent in self._shift:
-                    values[column] = value + self._shift[parent]
+                elif parent in self._referred:
+                    values[column] = value + self.shift[parent]
             yield values
 
     def _put_shared(self, table: TrashTable) -> None:
@@ -452,27 +519,34 @@ class _Restoring:
         find = f"select id from {table.name} where {same}"  # noqa: S608
         for values in self._rows(table):
             self._insert(table, values, "or ignore")
-            if not table.has_number:
+            if table.number != "id":
                 continue
             row = self._connection.execute(find, values).fetchone()
             if row is None:  # its number is another's
                 self._insert(table, {name: value for name, value in values.items() if name != "id"})
                 row = self._connection.execute(find, values).fetchone()
             numbers[values["id"]] = row["id"]
-        if table.has_number:
+        if table.number == "id":
             self._numbers[table.name] = numbers
 
     def _put_owned(self, table: TrashTable) -> None:
-        shift = self._shift.get(table.name, 0)
-        for values in self._rows(table):
-            self._insert(table, values | {"id": values["id"] + shift} if shift else values)
+        shift, number = self.shift[table.name], table.number
+        rows = self._rows(table)
+        for first in rows:  # one statement for all
+            added = (
+                values | {number: values[number] + shift} if shift and number in values else values
+                for values in chain([first], rows)
+            )
+            self._connection.executemany(_write_insert(table, first), added)
 
     def _insert(self, table: TrashTable, values: dict[str, Any], otherwise: str = "") -> None:
-        marks = ", ".join(f":{name}" for name in values)
-        self._connection.execute(
-            f"insert {otherwise} into {table.name} ({', '.join(values)}) values ({marks})",  # noqa: S608
-            values,
-        )
+        self._connection.execute(_write_insert(table, values, otherwise), values)
+
+
+def _write_insert(table: TrashTable, names: Iterable[str], otherwise: str = "") -> str:
+    names = tuple(names)
+    marks = ", ".join(f":{name}" for name in names)
+    return f"insert {otherwise} into {table.name} ({', '.join(names)}) values ({marks})"  # noqa: S608 - our own names
 
 
 def _sweep(connection: sqlite3.Connection, database: str) -> None:

@@ -42,6 +42,7 @@ from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.rollups.summaries import write_summaries
 from compileboard.collectors.store.rollups.totals import BatchTotals
+from compileboard.collectors.store.sealed.reopening import reopen_run
 from compileboard.collectors.store.streams.rows import get_removal
 
 HELD_WHOLE: frozenset[type[Event]] = frozenset(
@@ -116,6 +117,8 @@ class Ingestor:
                 if get_removal(self.connection, run_id):
                     result.deleted_run = True
                     return result
+                if reopen_run(self.connection, run_id):
+                    self.forget()
                 try:
                     write(run_id, batch, now_us, result)
                 except Exception as error:

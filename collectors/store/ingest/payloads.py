@@ -11,6 +11,7 @@ from hashlib import blake2b
 from compileboard.collectors.store.codec import pack_large
 
 _REMEMBERED = 20_000  # texts whose row is known by heart
+_REMEMBERED_BYTES = 16 << 20  # of packed texts
 _AT_ONCE_BYTES = 4 << 10  # a shorter text is packed before a thread would have begun
 
 
@@ -52,6 +53,48 @@ class TextReference(str):
         return text
 
 
+class PackedText(str):
+    """A text that another process packed; as a text it is empty."""
+
+    packed: _Packed
+
+
+class TextPacker:
+    """The packer of texts for another process, which stores them; a text that comes again is packed once."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, bytes] = OrderedDict()
+        self._known_bytes = 0
+        self._pending: list[tuple[PackedText, Future[_Packed]]] = []
+        self._pool = ThreadPoolExecutor(1, "pack")
+
+    def pack(self, text: str) -> PackedText:
+        """Return what stands for a text once `finish` was called."""
+        packed = PackedText()
+        if len(text) < _AT_ONCE_BYTES:
+            packed.packed = self._pack(text)
+        else:
+            self._pending.append((packed, self._pool.submit(self._pack, text)))
+        return packed
+
+    def finish(self) -> None:
+        """Wait until every text is packed."""
+        for packed, future in self._pending:
+            packed.packed = future.result()
+        self._pending.clear()
+
+    def _pack(self, text: str) -> _Packed:
+        body = text.encode("utf-8", "surrogatepass")
+        digest = blake2b(body, digest_size=16).digest()
+        packed = self._known.get(digest)
+        if packed is None:
+            packed = self._known[digest] = pack_large(body)
+            self._known_bytes += len(packed)
+            while self._known_bytes > _REMEMBERED_BYTES:
+                self._known_bytes -= len(self._known.popitem(last=False)[1])
+        return _Packed(digest, len(body), packed)
+
+
 class PayloadRows:
     """Texts of a batch; those that are new are written at its end."""
 
@@ -70,7 +113,9 @@ class PayloadRows:
         """Add a text."""
         if isinstance(text, TextReference):
             return Pending(None, None, text.row_id)
-        if len(text) < _AT_ONCE_BYTES:
+        if isinstance(text, PackedText):
+            pending = Pending(text.packed, None)
+        elif len(text) < _AT_ONCE_BYTES:
             pending = Pending(self._pack(text), None)
         else:
             if self._pool is None:

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from compileboard.collectors.contract.events import FrameContext, ReproCaptured, ReproValues
-from compileboard.collectors.contract.fingerprints import content_id
+from compileboard.collectors.contract.events import FrameContext, ReproAnswered, ReproCaptured, ReproValues
+from compileboard.collectors.contract.fingerprints import content_id, parse_id
 from compileboard.collectors.contract.repros import (
     MOST_STORAGE_BYTES,
     ReproManifest,
@@ -20,6 +20,7 @@ from compileboard.collectors.contract.repros import (
 from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.insert import Insert, pick
+from compileboard.collectors.store.repros import ReproResult, add_result
 
 CAPTURED = "captured"
 MESSAGE_CHARS = 300  # of the list; the manifest has all of it
@@ -118,6 +119,20 @@ def write_repro_values(batch: Batch, event: ReproValues) -> None:
     body = base64.b64decode(event.body, validate=True)
     values = {"repro_id": repro_id(event.process_id, event.position), "digest": event.digest}
     _STORAGE.add(batch.connection, {**values, "size_bytes": measure_storage(body, event.digest), "body": body})
+
+
+def write_repro_answer(batch: Batch, event: ReproAnswered) -> None:
+    """Write what a command found out about a repro of the run.
+
+    Raises: ValueError if the run has no such repro, or there is no such command.
+    """
+    key = parse_id(event.repro)
+    query = "select 1 from repros where id = ? and run_id = ?"
+    if batch.connection.execute(query, (key, batch.run_id)).fetchone() is None:
+        raise ValueError(f"the run has no repro {event.repro[:40]!r}")
+    names = ("command", "status", "seconds", "operation", "node_count", "torch_version", "device", "detail", "program")
+    result = ReproResult(started_us=event.sequence, ended_us=event.time_us, **pick(event, *names))
+    add_result(batch.connection, batch.traces.payloads, key, result)
 
 
 def measure_storage(body: bytes, digest: str) -> int:

@@ -28,9 +28,12 @@ def _named(names: tuple[str, ...], between: str = ", ", head: str = "{0} = :{0}"
 
 # The statements name our own columns alone; every value is bound.
 FIND_RESULT = f"select id from results where {_named(_KEY, ' and ')}"  # noqa: S608
+# An id that a sealed run's result had is another's, though it is not here.
 ADD_RESULT = f"""
-insert into results ({_named(_ROW, head="{0}")})
-values ({_named(_ROW, head=":{0}")})
+insert into results (id, {_named(_ROW, head="{0}")})
+select
+  max(coalesce((select max(id) from results), 0), (select last_result_id from publications)) + 1,
+  {_named(_ROW, head=":{0}")}
 returning id
 """  # noqa: S608
 COMPLETE_RESULT = f"""

@@ -22,6 +22,7 @@ from compileboard.collectors.contract.events import (
     ProcessStarted,
     Recompiled,
     RecordsLost,
+    ReproAnswered,
     ReproCaptured,
     ReproValues,
     RuntimeFailed,
@@ -35,7 +36,7 @@ from compileboard.collectors.store.ingest.commits import StoredCommit, save_comm
 from compileboard.collectors.store.ingest.compiles import write_break, write_compiled, write_start
 from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.recompiles import write_recompile
-from compileboard.collectors.store.ingest.repros import write_repro, write_repro_values
+from compileboard.collectors.store.ingest.repros import write_repro, write_repro_answer, write_repro_values
 from compileboard.collectors.store.ingest.results import write_result
 
 _RUNTIME_FAILURE = Insert("failures")
@@ -269,6 +270,7 @@ WRITERS: dict[type, Callable[..., None]] = {
     CudagraphSkipped: write_skip,
     ReproCaptured: write_repro,
     ReproValues: write_repro_values,
+    ReproAnswered: write_repro_answer,
     SnapshotTaken: write_snapshot,
     RecordsLost: write_losses,
     PageFaultsCounted: write_page_faults,

@@ -4,6 +4,7 @@
     manifest.json   versions, when, rows by table, and each file's size and SHA-256
     database.db     one state of the database, in one file without a write-ahead log
     trash/          the deleted runs that it can restore
+    runs/           the files of sealed runs: links to them where both are on one disk, since no file is changed
 
 One read transaction is held while pages are copied: writers go on beside it, and the copy is of one moment. Until it
 ends the write-ahead log grows. A backup appears under its name whole, or not at all.
@@ -24,13 +25,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader
-from compileboard.collectors.store.dashboard.trash import trash_path
+from compileboard.collectors.store.dashboard.trash import find_run_file, trash_path
 from compileboard.collectors.store.errors import StoreError, StoreTooNew, explain
 from compileboard.collectors.store.maintenance.leases import SERVE, take_lease
 from compileboard.collectors.store.maintenance.ownership import copy_owner
+from compileboard.collectors.store.sealed.address import BOARD
+from compileboard.collectors.store.sealed.files import run_folder
+from compileboard.collectors.store.sealed.rows import list_sealed_runs
 
 FORMAT = 1
-MANIFEST, DATABASE, TRASH = "manifest.json", "database.db", "trash"
+MANIFEST, DATABASE, TRASH, RUN_FILES = "manifest.json", "database.db", "trash", "runs"
+SEALED_VERSION = 13  # of the database; before there were no sealed runs
 COUNTED = ("runs", "events", "compiles", "results", "payloads", "incidents", "baselines", "audit")
 PAGES_AT_ONCE = 1024
 TRASH_TRIES = 5  # a run is restored, or deleted for good, between the snapshot and the copy of its file
@@ -60,6 +65,7 @@ class BackupManifest:
     row_counts: dict[str, int]
     files: dict[str, BackupFile]
     missing_trash: int  # deleted runs whose file was gone already
+    missing_run_files: int = 0  # sealed runs whose file was gone already
 
 
 @dataclass(frozen=True)
@@ -85,14 +91,17 @@ def write_backup(
         raise BackupError(f"there is no folder {folder.parent}; make it first.")
     with _partial_folder(folder) as partial:
         created_us = time.time_ns() // 1000
-        missing = _copy_snapshot(database, partial, progress)
+        missing, missing_run_files = _copy_snapshot(database, partial, progress)
         with closing(_open_copy(partial / DATABASE)) as copy:
             version = int(copy.execute("pragma user_version").fetchone()[0])
             counts = {name: count for name in COUNTED if (count := _count_rows(copy, name)) is not None}
         files = {str(path.relative_to(partial)): _describe_file(path) for path in _list_files(partial)}
-        manifest = BackupManifest(FORMAT, program_version, version, created_us, counts, files, missing)
+        manifest = BackupManifest(
+            FORMAT, program_version, version, created_us, counts, files, missing, missing_run_files
+        )
         (partial / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
-        for path in (*_list_files(partial), partial / TRASH, partial):
+        folders = [path for path in partial.rglob("*") if path.is_dir()]
+        for path in (*_list_files(partial), *folders, partial):
             _sync(path)
         try:
             os.rename(partial, folder)
@@ -133,17 +142,18 @@ def _partial_folder(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _copy_snapshot(database: str, partial: Path, progress: Progress) -> int:
-    """Copy the database with the deleted runs that it can restore; return of how many the file is gone."""
+def _copy_snapshot(database: str, partial: Path, progress: Progress) -> tuple[int, int]:
+    """Copy the database with its deleted and its sealed runs; return of how many of each the file is gone."""
     for attempt in range(TRASH_TRIES):
         with closing(open_reader(database, allow_older=True)) as reader:
             reader.execute("begin")
             missing = _copy_trash(reader, database, partial / TRASH)
-            if missing and attempt + 1 < TRASH_TRIES:
+            missing_run_files = _copy_run_files(reader, database, partial)
+            if (missing or missing_run_files) and attempt + 1 < TRASH_TRIES:
                 time.sleep(0.1)
                 continue
             _copy_pages(reader, database, partial / DATABASE, progress)
-            return missing
+            return missing, missing_run_files
     raise AssertionError("unreachable")
 
 
@@ -163,6 +173,35 @@ def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> int:
         except FileNotFoundError:
             missing += 1
     return missing
+
+
+def _copy_run_files(reader: sqlite3.Connection, database: str, partial: Path) -> int:
+    """Copy the files of sealed runs, also of deleted ones; return how many of them are not there."""
+    version = int(reader.execute("pragma user_version").fetchone()[0])
+    names = {sealed.file.name for sealed in list_sealed_runs(reader)} if version >= SEALED_VERSION else set()
+    for path in (partial / TRASH).iterdir():
+        with closing(_open_copy(path)) as deleted:
+            names.add(find_run_file(deleted) or "")
+    missing = 0
+    for name in sorted(names - {""}):
+        source, target = run_folder(database) / name, partial / RUN_FILES / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            if not target.exists():
+                _link(source, target)
+        except FileNotFoundError:
+            missing += 1
+    return missing
+
+
+def _link(source: Path, target: Path) -> None:
+    """Copy a file that is never changed: a link to it is one."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another disk, or one without links
+        shutil.copyfile(source, target)
 
 
 def _copy_pages(reader: sqlite3.Connection, database: str, target: Path, progress: Progress) -> None:
@@ -272,17 +311,24 @@ def restore_backup(folder: str, database: str) -> RestoredBackup:
 
 def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBackup:
     new, new_trash = target.with_name(f"{target.name}.restoring"), Path(f"{target}-trash.restoring")
+    new_runs, runs = Path(f"{target}-runs.restoring"), run_folder(str(target))
+    has_runs = (folder / RUN_FILES).is_dir() or target.name == BOARD
     trash = trash_path(str(target), "").parent
+    shutil.rmtree(new_runs, ignore_errors=True)
     new.unlink(missing_ok=True)
     shutil.rmtree(new_trash, ignore_errors=True)
     try:
         shutil.copyfile(folder / DATABASE, new)
         shutil.copytree(folder / TRASH, new_trash)
         new_trash.chmod(0o700)
+        if has_runs:
+            new_runs.mkdir(mode=0o700)
+            shutil.copytree(folder / RUN_FILES, new_runs, dirs_exist_ok=True)
         model = target if target.exists() else target.parent
         if model == target:
             shutil.copymode(target, new)
-        for path in (new, *_list_files(new_trash), new_trash):
+        run_files = [*new_runs.rglob("*"), new_runs] if has_runs else []
+        for path in (new, *_list_files(new_trash), new_trash, *run_files):
             copy_owner(path, model)
             _sync(path)
         run_count = _close_down(target) if target.exists() else None
@@ -295,11 +341,16 @@ def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBa
         if trash.exists():
             os.rename(trash, f"{aside}-trash")
         os.rename(new_trash, trash)
+        if has_runs:
+            if runs.exists():
+                os.rename(runs, f"{aside}-runs")
+            os.rename(new_runs, runs)
         os.rename(new, target)
         _sync(target.parent)
     except BaseException:
         new.unlink(missing_ok=True)
         shutil.rmtree(new_trash, ignore_errors=True)
+        shutil.rmtree(new_runs, ignore_errors=True)
         raise
     return RestoredBackup(manifest, None if run_count is None else str(aside), run_count)
 

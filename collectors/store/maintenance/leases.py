@@ -4,6 +4,7 @@
     serve            shared by every server: nobody replaces the database below them
     follow           the process that updates incidents and sends alerts
     prune            the process that prunes runs
+    publish          the process that publishes runs in the second engine, or seals those that ended
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import TracebackType
 
 from compileboard.collectors.store.maintenance.ownership import copy_owner
 
-SERVE, FOLLOW, PRUNE = "serve", "follow", "prune"
+SERVE, FOLLOW, PRUNE, PUBLISH = "serve", "follow", "prune", "publish"
 
 
 class Lease:

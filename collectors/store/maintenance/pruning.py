@@ -3,7 +3,7 @@
 Of a pruned run stay its row, tags, words of people, totals, roll-ups, results, summaries, processes, configuration,
 repros and trials; the rest goes, with the texts that no other run has. It is deleted in short transactions, so that
 recorders and servers write between them. A run is marked first: nothing more of it is recorded, and a prune that was
-killed is finished by the next one.
+killed is finished by the next one. Of a sealed run the same goes from its file, which is written anew.
 """
 
 from __future__ import annotations
@@ -12,12 +12,22 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
-from compileboard.collectors.store.connection import checkpoint, write_transaction
+from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
 from compileboard.collectors.store.dashboard.trash import TEXTS, database_path, list_trashed_texts
-from compileboard.collectors.store.publications import publish_run
-from compileboard.collectors.store.search_index import remove_run_words
+from compileboard.collectors.store.publications import NEXT, publish_run
+from compileboard.collectors.store.sealed.files import (
+    RunFileDamaged,
+    name_run_file,
+    open_workplace,
+    pack_run_file,
+    remove_run_files,
+)
+from compileboard.collectors.store.sealed.reopening import unpack_current
+from compileboard.collectors.store.sealed.rows import get_sealed_run
+from compileboard.collectors.store.search_index import index_run, remove_run_words
 
 ROWS_AT_ONCE = 5000
 PIECES_AT_ONCE = 16  # of a trace log, a MiB each before compression
@@ -37,13 +47,15 @@ CASCADING = ("guard_failures", "span_totals", "trace_pieces", "lanes", "compiles
 STAYING = (
     *("run_tags", "run_annotations", "run_totals", "run_functions", "run_breaks", "run_causes", "run_summaries"),
     *("results", "result_values", "result_repeats", "result_files", "processes", "process_configs", "logs"),
-    *("log_rejects", "run_rejects", "repros", "repro_results", "trials", "run_source_excerpts", "pruned_runs"),
+    *("log_rejects", "run_rejects", "repros", "repro_results", "trials", "run_source_excerpts"),
+    *("pruned_runs", "sealed_runs"),
 )
 
 _CANDIDATES = """
-select r.id, coalesce(a.title, r.name) as name, r.suite, r.started_us, p.pruned_us
+select r.id, coalesce(a.title, r.name) as name, r.suite, r.started_us, p.pruned_us, s.size_bytes
 from runs as r
 left join run_annotations as a on a.run_id = r.id
+left join sealed_runs as s on s.run_id = r.id
 left join pruned_runs as p on p.run_id = r.id
 where r.started_us < :before_us
   and (:suite is null or r.suite = :suite)
@@ -86,7 +98,10 @@ class PruneRule:
 
 @dataclass(frozen=True)
 class PrunedRun:
-    """One run, and what its events, texts and trace logs take, packed; texts that another run has count too."""
+    """One run, and what its events, texts and trace logs take, packed; texts that another run has count too.
+
+    Of a sealed run, what its file takes.
+    """
 
     id: str
     name: str
@@ -105,36 +120,52 @@ def list_prunable(connection: sqlite3.Connection, rule: PruneRule, alive_us: int
     for row in connection.execute(_CANDIDATES, values).fetchall():
         if rule.most_bytes is not None and used_bytes <= rule.most_bytes:
             return
-        (detail_bytes,) = connection.execute(_SIZE, {"run_id": row["id"]}).fetchone()
+        detail_bytes = row["size_bytes"] or _measure_detail(connection, row["id"])
         used_bytes -= detail_bytes
         yield PrunedRun(row["id"], row["name"], row["suite"], row["started_us"], detail_bytes)
 
 
 def prune_runs(
-    connection: sqlite3.Connection, rule: PruneRule, alive_us: int, *, now_us: int | None = None
+    connection: sqlite3.Connection,
+    rule: PruneRule,
+    alive_us: int,
+    *,
+    now_us: int | None = None,
+    problems: list[str] | None = None,
 ) -> Iterator[PrunedRun]:
     """Prune the runs of a rule, yielding each when it is done; then delete the texts that no run has.
 
-    With a size, it is the real one after each run that ends it.
+    With a size, it is the real one after each run that ends it. A run whose file is damaged or not there stays as it
+    is: why is added to `problems`.
     """
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
-    steps = _Steps(connection)
     trashed = list_trashed_texts(database_path(connection))
     for row in connection.execute(_CANDIDATES, values).fetchall():
         if rule.most_bytes is not None and row["pruned_us"] is None and measure_used(connection) <= rule.most_bytes:
             break
-        (detail_bytes,) = connection.execute(_SIZE, {"run_id": row["id"]}).fetchone()
-        _prune_run(connection, steps, row["id"], trashed, now_us, detail_bytes)
+        try:
+            detail_bytes = _prune_anywhere(connection, row["id"], trashed, now_us)
+        except RunFileDamaged as error:  # the others are pruned all the same
+            if problems is not None:
+                problems.append(f"run {row['id']} is not pruned: {error}")
+            continue
+        if detail_bytes is None:
+            continue  # something new of it came
         yield PrunedRun(row["id"], row["name"], row["suite"], row["started_us"], detail_bytes)
-    ids = [row["id"] for row in connection.execute(_UNUSED_TEXTS)]
-    _delete_texts(connection, steps, ids, trashed)
+    delete_unused_texts(connection, DeletionSteps(connection), trashed)
     checkpoint(connection)
 
 
 def measure_used(connection: sqlite3.Connection) -> int:
-    """Return the bytes of a database's pages that hold something."""
-    return (_read_pragma(connection, "page_count") - _count_free(connection)) * _read_pragma(connection, "page_size")
+    """Return the bytes of a database's pages that hold something, and of the files of its sealed runs."""
+    (file_bytes,) = connection.execute("select coalesce(sum(size_bytes), 0) from sealed_runs").fetchone()
+    page_count = _read_pragma(connection, "page_count") - _count_free(connection)
+    return page_count * _read_pragma(connection, "page_size") + int(file_bytes)
+
+
+def _measure_detail(connection: sqlite3.Connection, run_id: str) -> int:
+    return int(connection.execute(_SIZE, {"run_id": run_id}).fetchone()[0])
 
 
 def measure_free(connection: sqlite3.Connection) -> int:
@@ -156,16 +187,18 @@ def vacuum(connection: sqlite3.Connection) -> None:
     checkpoint(connection)
 
 
-class _Steps:
+class DeletionSteps:
     """Short transactions, with a pause after each in which others may write."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, check: Callable[[], None] = lambda: None) -> None:
         self._connection = connection
+        self._check = check  # in each transaction: it raises where the rest is not to be done any more
         self._count = 0
 
     def run(self, work: Callable[[], int]) -> int:
         began_s = time.monotonic()
         with write_transaction(self._connection):
+            self._check()
             count = work()
         self._count += 1
         if self._count % CHECKPOINT_EVERY == 0:
@@ -192,37 +225,80 @@ class _Steps:
             self.run(work)
 
 
+class _Sealed(Exception):
+    """A run was sealed before its detail was marked."""
+
+
+def _prune_anywhere(connection: sqlite3.Connection, run_id: str, trashed: Sequence[int], now_us: int) -> int | None:
+    """Prune a run in the database, or in its file; return the bytes that went, None if the run was reopened."""
+
+    def check() -> None:
+        if get_sealed_run(connection, run_id) is not None:
+            raise _Sealed
+
+    detail_bytes = _measure_detail(connection, run_id)
+    try:
+        _prune_run(connection, DeletionSteps(connection, check), run_id, trashed, now_us, detail_bytes)
+    except _Sealed:
+        return _prune_file(connection, run_id, now_us)
+    return detail_bytes
+
+
+def _prune_file(connection: sqlite3.Connection, run_id: str, now_us: int) -> int | None:
+    """Write a sealed run's file anew without its detail; return by how much it is smaller."""
+    database, key = database_path(connection), {"run_id": run_id}
+    sealed = get_sealed_run(connection, run_id)
+    if sealed is None:
+        return None
+    with open_workplace(database) as folder:
+        path = folder / "run.db"
+        unpack_current(database, sealed.file, path)
+        with closing(open_writer(path, create=False)) as file:
+            _prune_run(file, DeletionSteps(file), run_id, (), now_us, 0)
+            index_run(file, run_id)
+            checkpoint(file)
+            file.execute("pragma journal_mode = delete")
+            file.execute("vacuum")
+        with write_transaction(connection):
+            (pub,) = connection.execute(NEXT).fetchone()  # a name that no file of the run had
+        new = pack_run_file(database, path, name_run_file(run_id, pub))
+    deleted_bytes = max(sealed.file.size_bytes - new.size_bytes, 0)
+    with write_transaction(connection):
+        is_current = get_sealed_run(connection, run_id) == sealed
+        if is_current:
+            connection.execute(_REPLACE_FILE, {**key, **new._asdict()})
+            connection.execute(
+                "insert or replace into pruned_runs (run_id, pruned_us, deleted_bytes) values (?, ?, ?)",
+                (run_id, now_us, deleted_bytes),
+            )
+            connection.execute(_DELETE_STORAGES, key)
+            publish_run(connection, run_id)
+    remove_run_files(database, run_id, named=new.name if is_current else sealed.file.name)
+    return deleted_bytes if is_current else None
+
+
 def _prune_run(
     connection: sqlite3.Connection,
-    steps: _Steps,
+    steps: DeletionSteps,
     run_id: str,
     trashed: Sequence[int],
     now_us: int,
     detail_bytes: int,
 ) -> None:
     key: dict[str, object] = {"run_id": run_id}
-    text_ids = [row[0] for row in connection.execute(_TEXTS_OF_RUN, key)]
+    text_ids = list_texts(connection, run_id)
 
     def mark() -> int:
         connection.execute(
             "insert or ignore into pruned_runs (run_id, pruned_us) values (:run_id, :now_us)", {**key, "now_us": now_us}
         )
         connection.execute("update repros set compile_key = null where run_id = :run_id", key)
-        connection.execute(
-            "delete from repro_storages where repro_id in (select id from repros where run_id = :run_id)", key
-        )
+        connection.execute(_DELETE_STORAGES, key)
         return remove_run_words(connection, run_id)
 
     steps.run(mark)
-    if connection.execute("select 1 from trace_files where run_id = :run_id limit 1", key).fetchone() is not None:
-        while steps.run(lambda: connection.execute(_DELETE_PIECES, key).rowcount) >= PIECES_AT_ONCE:
-            pass
-        steps.run(lambda: connection.execute("delete from trace_files where run_id = :run_id", key).rowcount)
-    (depth,) = connection.execute("select max(depth) from stack_nodes where run_id = :run_id", key).fetchone()
-    levels = range(-1 if depth is None else depth, -1, -1)  # the innermost first: none has children then
-    stacks = [("stack_nodes", f"{_OWN} and depth = {level}") for level in levels]
-    steps.delete((*DETAIL, ("compiles", _OWN), ("lanes", _OWN), *stacks), key)
-    _delete_texts(connection, steps, text_ids, trashed)
+    delete_detail(connection, steps, key)
+    delete_texts(connection, steps, text_ids, trashed)
 
     def finish() -> int:
         connection.execute(
@@ -235,12 +311,36 @@ def _prune_run(
     steps.run(finish)
 
 
-def _delete_texts(connection: sqlite3.Connection, steps: _Steps, ids: Sequence[int], trashed: Sequence[int]) -> None:
+def delete_detail(connection: sqlite3.Connection, steps: DeletionSteps, key: dict[str, object]) -> None:
+    """Delete the detail of a run that is marked, in short transactions."""
+    if connection.execute("select 1 from trace_files where run_id = :run_id limit 1", key).fetchone() is not None:
+        while steps.run(lambda: connection.execute(_DELETE_PIECES, key).rowcount) >= PIECES_AT_ONCE:
+            pass
+        steps.run(lambda: connection.execute("delete from trace_files where run_id = :run_id", key).rowcount)
+    (depth,) = connection.execute("select max(depth) from stack_nodes where run_id = :run_id", key).fetchone()
+    levels = range(-1 if depth is None else depth, -1, -1)  # the innermost first: none has children then
+    stacks = [("stack_nodes", f"{_OWN} and depth = {level}") for level in levels]
+    steps.delete((*DETAIL, ("compiles", _OWN), ("lanes", _OWN), *stacks), key)
+
+
+def list_texts(connection: sqlite3.Connection, run_id: str) -> list[int]:
+    """List the texts that a run's detail points to."""
+    return [row[0] for row in connection.execute(_TEXTS_OF_RUN, {"run_id": run_id})]
+
+
+def delete_texts(
+    connection: sqlite3.Connection, steps: DeletionSteps, ids: Sequence[int], trashed: Sequence[int]
+) -> None:
     """Delete those of some texts that nothing points to now, nor a deleted run when it is restored."""
     pending = sorted(set(ids) - set(trashed))
     for start in range(0, len(pending), TEXTS_AT_ONCE):
         values = [(text_id,) for text_id in pending[start : start + TEXTS_AT_ONCE]]
         steps.run(lambda values=values: connection.executemany(_DELETE_TEXT, values).rowcount)  # type: ignore[misc]
+
+
+def delete_unused_texts(connection: sqlite3.Connection, steps: DeletionSteps, trashed: Sequence[int]) -> None:
+    """Delete the texts of which nothing tells that they are needed."""
+    delete_texts(connection, steps, [row["id"] for row in connection.execute(_UNUSED_TEXTS)], trashed)
 
 
 _TEXTS_OF_RUN = """
@@ -250,6 +350,11 @@ select s.payload_id from lanes as l join spans as s on s.lane_id = l.id
 where l.run_id = :run_id and s.payload_id is not null
 """
 _DELETE_STORAGES = "delete from repro_storages where repro_id in (select id from repros where run_id = :run_id)"
+_REPLACE_FILE = """
+update sealed_runs set
+  file_name = :name, digest = :digest, size_bytes = :size_bytes, unpacked_bytes = :unpacked_bytes
+where run_id = :run_id
+"""
 _POINTING = (*TEXTS, ("search_documents", "payload_id"))
 _UNUSED = "digest not in (select digest from sent_texts)" + "".join(  # noqa: S608 - a box sends texts before its events
     f" and not exists (select 1 from {table} where {column} = payloads.id)"  # noqa: S608 - our own names

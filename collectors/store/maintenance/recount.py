@@ -1,7 +1,7 @@
 """Roll-ups counted again from the rows that they sum up: what differs is a defect, or damage.
 
 Times of graph breaks and causes depend on the order in which events came, and are not compared. A pruned run has no
-rows to count.
+rows to count; those of a sealed one are in its file, with its roll-ups.
 """
 
 from __future__ import annotations
@@ -103,7 +103,11 @@ RECOUNTS = (
         ("span_count", "instant_count", "ended_count", "total_us"),
     ),
 )
-_OF_PRUNED = {"span_totals": ""}  # a pruned run has no lanes
+_ELSEWHERE = "(select run_id from pruned_runs union all select run_id from sealed_runs)"
+_OF_PRUNED = {  # a pruned run has no lanes
+    "span_totals": "and coalesce(t.lane_id, c.lane_id) not in (select id from lanes where run_id in "
+    "(select run_id from sealed_runs))"
+}
 
 
 def list_differences(connection: sqlite3.Connection) -> list[str]:
@@ -116,7 +120,7 @@ def _compare(connection: sqlite3.Connection, recount: Recount) -> list[str]:
     differs = " or ".join(f"coalesce(c.{name}, 0) <> coalesce(t.{name}, 0)" for name in recount.counters)
     keys = ", ".join(f"coalesce(t.{name}, c.{name}) as {name}" for name in recount.key)
     pairs = ", ".join(f"coalesce(t.{name}, 0), coalesce(c.{name}, 0)" for name in recount.counters)
-    pruned = _OF_PRUNED.get(recount.table, "and coalesce(t.run_id, c.run_id) not in (select run_id from pruned_runs)")
+    pruned = _OF_PRUNED.get(recount.table, f"and coalesce(t.run_id, c.run_id) not in {_ELSEWHERE}")
     # What belongs to no function or cause is in no roll-up.
     known = " and ".join(f"coalesce(t.{name}, c.{name}) is not null" for name in recount.key)
     sides = [("left join", "t", "c"), ("left join", "c", "t")]

@@ -1,4 +1,4 @@
-"""Whether a database, or a backup of one, is whole: pages, references, roll-ups, deleted runs, texts."""
+"""Whether a database, or a backup of one, is whole: pages, references, roll-ups, deleted and sealed runs, texts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from compileboard.collectors.store.codec import unpack_bytes
 from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader
-from compileboard.collectors.store.dashboard.trash import trash_path
+from compileboard.collectors.store.dashboard.trash import find_run_file, trash_path
 from compileboard.collectors.store.errors import explain
 from compileboard.collectors.store.maintenance.backup import (
     DATABASE,
@@ -22,6 +23,9 @@ from compileboard.collectors.store.maintenance.backup import (
     read_manifest,
 )
 from compileboard.collectors.store.maintenance.recount import list_differences
+from compileboard.collectors.store.sealed.files import check_run_file, run_folder
+from compileboard.collectors.store.sealed.reopening import unpack_current
+from compileboard.collectors.store.sealed.rows import SealedRun, list_sealed_runs
 
 MOST_PROBLEMS = 20
 
@@ -58,9 +62,11 @@ def _verify_database(path: str, trash: Path, texts: bool) -> Iterator[StoreCheck
                 reason = f"version {version}; `compileboard migrate` a copy to check them"
                 yield StoreCheck("roll-ups", skipped=reason)
                 yield StoreCheck("deleted runs", skipped=reason)
+                yield StoreCheck("sealed runs", skipped=reason)
             else:
                 yield StoreCheck("roll-ups", tuple(list_differences(reader)))
                 yield StoreCheck("deleted runs", tuple(_list_lost_trash(reader, path, trash)))
+                yield StoreCheck("sealed runs", tuple(_list_damaged_runs(reader, path, texts)))
             if texts:
                 yield StoreCheck("texts", tuple(_list_damaged_texts(reader)))
             else:
@@ -89,10 +95,39 @@ def _list_lost_trash(reader: sqlite3.Connection, path: str, folder: Path) -> Ite
         try:
             with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as deleted:
                 state = deleted.execute("pragma quick_check(1)").fetchone()[0]
+                name = find_run_file(deleted)
+                if name is not None and not (run_folder(path) / name).is_file():
+                    yield f"run {row['run_id']}: {run_folder(path) / name} is missing, it cannot be restored"
         except sqlite3.DatabaseError as error:
             state = str(error)
         if state != "ok":
             yield f"run {row['run_id']}: {file} is damaged, it cannot be restored"
+
+
+def _list_damaged_runs(reader: sqlite3.Connection, path: str, whole: bool) -> Iterator[str]:
+    """Compare the files of sealed runs with their digests; `whole` ones are read as databases too."""
+    count = 0
+    for sealed in list_sealed_runs(reader):
+        problem = check_run_file(path, sealed.file)
+        problems = [problem] if problem else _list_run_problems(reader, path, sealed) if whole else []
+        yield from (f"run {sealed.run_id}: {problem}" for problem in problems)
+        count += len(problems)
+        if count >= MOST_PROBLEMS:
+            return
+
+
+def _list_run_problems(reader: sqlite3.Connection, path: str, sealed: SealedRun) -> list[str]:
+    """List what is wrong within a sealed run's file, and where the run's totals are not those of its rows."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "run.db")
+        unpack_current(path, sealed.file, file)
+        problems = [
+            problem for check in _verify_database(str(file), Path(folder, TRASH), True) for problem in check.problems
+        ]
+        with closing(open_reader(file)) as run:
+            query = "select * from run_totals where run_id = ?"
+            totals = [tuple(source.execute(query, (sealed.run_id,)).fetchone()) for source in (reader, run)]
+        return [*problems, *(["its totals are not those of its file"] if totals[0] != totals[1] else [])]
 
 
 def _list_damaged_texts(reader: sqlite3.Connection) -> Iterator[str]:

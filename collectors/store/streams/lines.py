@@ -69,7 +69,8 @@ class StreamLines:
     generations: dict[int, int] = field(default_factory=dict)  # by the id() of an event of a log
     packed: dict[int, bytes] = field(default_factory=dict)  # what the store keeps of an event, by its id()
     digests: set[str] = field(default_factory=set)
-    referred: set[str] = field(default_factory=set)  # those of them that rows point to; of the others a copy is stored
+    # The rows of those that rows will point to, by digest; of the others a copy is stored.
+    referred: dict[str, int] = field(default_factory=dict)
     pieces: dict[int, list[bytes]] = field(default_factory=dict)  # of a kept trace log, by the id() of its mark
     dropped_text_count: int = 0
 
@@ -171,7 +172,7 @@ def _add_event(read: StreamLines, line: bytes, body: Mapping[str, Json], texts: 
             raise WireError(f"a {event.KIND} event of generation {str(generation)[:80]!r}")
         read.generations[id(event)] = generation
     if isinstance(event, (ArtifactSeen, ReproCaptured)):
-        read.referred.update(list_digests(body))
+        read.referred.update({digest: texts.rows[digest].id for digest in list_digests(body) if digest in texts.rows})
     if type(event) not in HELD_WHOLE:
         read.packed[id(event)] = pack(line.decode())
     read.events.append(event)

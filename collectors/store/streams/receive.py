@@ -36,7 +36,7 @@ from compileboard.collectors.store.streams.rows import (
     get_stream,
     save_stream,
 )
-from compileboard.collectors.store.streams.texts import use_texts
+from compileboard.collectors.store.streams.texts import has_texts, use_texts
 from compileboard.collectors.wire.marks import Beat, LogRead, Mark, SourceRead, SpoolRejects, StreamEnd, TracePieces
 
 REMEMBERED = 32  # runs whose compiles are known by heart
@@ -182,6 +182,8 @@ class StreamWriter:
 
     def _save_marks(self, lines: StreamLines, rejects: Rejects) -> None:
         connection, run_id = self.connection, lines.stream.run_id
+        if not has_texts(connection, lines.referred):
+            raise StreamMoved(f"texts that stream {lines.stream.stream_id} refers to went since it was read")
         use_texts(connection, lines.referred)
         for mark in lines.marks:
             connection.execute("savepoint mark")

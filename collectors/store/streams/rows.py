@@ -101,6 +101,7 @@ def list_unindexed_runs(connection: sqlite3.Connection) -> list[str]:
         left join search_runs as i on i.run_id = s.run_id
         where s.ended_us is not null
           and (i.indexed_us is null or i.indexed_us < s.ended_us)
+          and s.run_id not in (select run_id from sealed_runs)
         limit 100
         """
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compileboard.collectors.store.codec import pack_large
@@ -75,6 +75,13 @@ def save_text(connection: sqlite3.Connection, digest: str, size_bytes: int, pack
     return bool(is_new)
 
 
+def save_texts(connection: sqlite3.Connection, texts: Iterable[tuple[str, int, bytes]], now_us: int) -> None:
+    """Store texts whole or not at all: digest, size and packed body of each."""
+    with write_transaction(connection):
+        for digest, size_bytes, packed in texts:
+            save_text(connection, digest, size_bytes, packed, now_us)
+
+
 def save_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[str]) -> None:
     """Save that the boxes of a run have texts no more; one that is stored is not missed."""
     with write_transaction(connection):
@@ -86,6 +93,15 @@ def save_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[
             """,
             [{"run_id": run_id, "digest": bytes.fromhex(digest)} for digest in digests],
         )
+
+
+def has_texts(connection: sqlite3.Connection, ids: Mapping[str, int]) -> bool:
+    """Return whether texts, by digest, have the ids that they had: what pointed to one may have been sealed since."""
+    query = "select 1 from payloads where id = ? and digest = ?"
+    return all(
+        connection.execute(query, (text_id, bytes.fromhex(digest))).fetchone() is not None
+        for digest, text_id in ids.items()
+    )
 
 
 def use_texts(connection: sqlite3.Connection, digests: Iterable[str]) -> None:

@@ -16,11 +16,12 @@ TIMEOUT_S = 30.0
 
 @dataclass
 class FaultyProxy:
-    """A listener at `port` of loopback; `share` of the requests have one of FAULTS."""
+    """A listener at `port` of loopback; `share` of the requests have one of FAULTS, each takes `delay_s` longer."""
 
     server_port: int
     share: float
     seed: int = 0
+    delay_s: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -54,6 +55,7 @@ class FaultyProxy:
     def _pass_on(self, request: bytes) -> bytes:
         fault = self._random.choice(FAULTS) if self._random.random() < self.share else "none"
         self.counts[fault] = self.counts.get(fault, 0) + 1
+        time.sleep(self.delay_s)
         if fault == "drop":
             return b""
         if fault == "cut":

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
 from compileboard.app.analysis.comparison.model import CompareSide, DistinctItem, ModelResult
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.newest import RecorderClock, read_clock
 
 SERIES: dict[str, Any] = {
@@ -47,6 +46,6 @@ def broke(fingerprint: str, count: int = 1, model: ModelResult | None = None) ->
     return DistinctItem(fingerprint, model.key if model else None, f"because of {fingerprint}", count)
 
 
-def now(reader: sqlite3.Connection) -> tuple[SqliteEngine, RecorderClock]:
-    """Return the tables across runs of a database, and this moment."""
-    return SqliteEngine(reader), read_clock()
+def now(engine: Engine) -> tuple[Engine, RecorderClock]:
+    """Return an engine and this moment."""
+    return engine, read_clock()

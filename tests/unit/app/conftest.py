@@ -10,11 +10,14 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
+from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.make_db import main as make_db
+from tests.unit.app.engines.published import OpenEngine, PublishedBoard
 from tests.unit.app.explored import explore
+from tests.unit.app.queries.broad_board import make_broad_board
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +48,21 @@ def reader(database: Path) -> Iterator[sqlite3.Connection]:
 
 
 @pytest.fixture(scope="session")
+def published_board(chdb_folder: Path) -> PublishedBoard:
+    """Make a database of ClickHouse once; each test publishes its own board there."""
+    return PublishedBoard(chdb_folder)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("clickhouse", marks=pytest.mark.clickhouse)])
+def open_engine(request: pytest.FixtureRequest) -> OpenEngine:
+    """Open the tables across runs of a board, as it is at that moment, on each engine."""
+    if request.param == "sqlite":
+        return SqliteEngine
+    published: PublishedBoard = request.getfixturevalue("published_board")
+    return published.publish
+
+
+@pytest.fixture(scope="session")
 def shared_app() -> Flask:
     """Make the application once: compiling its templates takes longer than most tests."""
     return create_app(Settings())
@@ -65,6 +83,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Record torch's own logs once; tests only read it."""
     path = tmp_path_factory.mktemp("recorded") / "recorded.db"
     assert make_db([str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="session")
+def broad(tmp_path_factory: pytest.TempPathFactory, recorded: Path) -> Path:
+    """Make a board with all that statements across runs can meet once; tests only read it."""
+    path = tmp_path_factory.mktemp("broad") / "board.db"
+    make_broad_board(path, recorded)
     return path
 
 

@@ -6,7 +6,8 @@ import sqlite3
 from collections.abc import Callable
 
 from compileboard.app.analysis.models import table
-from compileboard.app.queries.fleet import repros, runs
+from compileboard.app.queries import repros
+from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.app.queries.run import guards

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
+from compileboard.app.engines.store import SingleFile
 from compileboard.app.incidents.assembly import IncidentAssembler
 from compileboard.app.queries.dashboard.incidents import list_commented_ids, load_incidents
 from compileboard.app.queries.dashboard.series_changes import load_changes
@@ -97,7 +98,7 @@ def keep(store: sqlite3.Connection, *changes: dict[str, Any], now_us: int = STAR
     save_detected(store, DetectedRows(changes), seen="{}", version=1, now_us=now_us)
     stored = load_changes(store)
     ranks = {run_id: rank for rank, run_id in enumerate(RUNS)}
-    assembled = IncidentAssembler(store, ranks).assemble(
+    assembled = IncidentAssembler(SingleFile(store), ranks).assemble(
         stored,
         load_incidents(store),
         {change["id"] for change in changes},

@@ -130,6 +130,23 @@ def test_inputs_are_written_by_name(folder: Path, capsys: pytest.CaptureFixture[
     assert list(inputs) == ["arg0_1", "arg1_1", "arg2_1", "arg3_1", "arg4_1"] and inputs["arg1_1"] == 19
 
 
+def test_an_archive_of_a_folder_that_torch_left_is_its_script(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    debug = folder / "model__0_inference_0.0"
+    debug.mkdir()
+    (debug / "output_code.py").write_text("async_compile = 1\n")
+    shutil.move(folder / "repro.py", debug / "fx_graph_runnable.py")
+    with tarfile.open(folder / "debug.tar.gz", "w:gz") as archive:  # as torch's `trace.upload_tar`
+        archive.add(debug, arcname=debug.name)
+    packed, alone = load_path(folder / "debug.tar.gz"), load_path(debug)
+    assert (packed.manifest, packed.program, alone.distrust) == (alone.manifest, alone.program, None)
+    assert str(packed.distrust).endswith("debug.tar.gz' is an archive, which was made to travel")
+    with tarfile.open(folder / "two.tar.gz", "w:gz") as archive:
+        for name in ("a", "b"):
+            archive.add(debug, arcname=name)
+    assert main(["repro", "show", "two.tar.gz"]) == 2
+    assert "has 2 repros; unpack it and name one of them: 'a/fx_graph_runnable.py', 'b/" in capsys.readouterr().err
+
+
 def _hostile_archive() -> bytes:
     body = io.BytesIO()
     with tarfile.open(fileobj=body, mode="w:gz") as archive:

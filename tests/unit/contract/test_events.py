@@ -18,6 +18,7 @@ JSON = st.recursive(st.none() | st.booleans() | NUMBER | TEXT, lambda x: st.list
 BY_HINT: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: NUMBER,
+    float: st.floats(allow_nan=False, allow_infinity=False),
     bool: st.booleans(),
     bool | None: st.none() | st.booleans(),
     str | None: st.none() | TEXT,

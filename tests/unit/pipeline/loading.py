@@ -17,11 +17,12 @@ PROGRAMS = CAPTURES / "h200-torch2.11.tar.xz"
 DDP = CAPTURES / "h200x2-ddp-torch2.11.tar.xz"
 
 
-def load(database: Path, path: Path, **options: Any) -> Imported:
+def load(database: Path, path: Path, *, process_count: int = 1, **options: Any) -> Imported:
     """Import a path as the command does."""
     with closing(open_writer(database)) as connection:
         migrate_connection(connection)
-        loader = Loader(connection, str(database), find_sources(str(path)), LoadOptions(**options))
+        group = find_sources(str(path))
+        loader = Loader(connection, str(database), group, LoadOptions(**options), process_count=process_count)
         done = loader.read()
         loader.finish()
         return done
@@ -48,3 +49,15 @@ def counts(database: Path) -> dict[str, int]:
     """Count the rows of every table that an import fills; each reading of a log ends its run anew."""
     events = query_value(database, "select count(*) from events where kind <> 'run_ended'")
     return {"events": events} | {table: query_value(database, f"select count(*) from {table}") for table in TABLES}
+
+
+def dump(database: Path, *hidden: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Read all that tables hold, but for when it was stored and in how many batches."""
+    hidden = (*hidden, "read_us", "heartbeat_us", "applied_at", "pub")
+    tables = [row[0] for row in rows(database, "select name from pragma_table_list where type = 'table'")]
+    content = {}
+    for table in tables:
+        columns = [row[0] for row in rows(database, "select name from pragma_table_info(:table)", table=table)]
+        shown = ", ".join(name for name in columns if name not in hidden)
+        content[table] = [tuple(row) for row in rows(database, f"select {shown} from {table}")]
+    return content

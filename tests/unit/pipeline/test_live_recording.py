@@ -35,7 +35,7 @@ def test_a_database_locked_from_the_first_moment_is_said_with_its_reason(tmp_pat
 
 def test_bench_does_not_say_recorded_of_what_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
-    arguments = argparse.Namespace(db="lock.db", explain=False)
+    arguments = argparse.Namespace(db="lock.db", explain=False, server=None)
     assert finish(BenchReport("RUN", trouble="lock.db is locked"), arguments, lines.append) == 0
     assert "files in upstream's formats are missing: lock.db is locked" in lines[0]
     assert lines[1].startswith("not recorded yet: 0 results")

@@ -13,12 +13,15 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from compileboard.app.push.body import unpack_texts
 from compileboard.collectors.contract.events import Event
-from compileboard.collectors.push.delivery import list_texts
+from compileboard.collectors.push.texts import list_texts
 from compileboard.collectors.wire.lines import checksum_of, digest_of, load_line, read_line
 from compileboard.collectors.wire.marks import Mark, load_mark
+from compileboard.collectors.wire.texts import split_texts
 from compileboard.version import VERSION
 
+Refusal = Callable[[str, bytes], "int | None"]  # method, body as it is unpacked: a status
 Fault = Callable[[str, str], "str | int | None"]  # method, path: a status, "lost" (done, not answered), "cut", None
 
 
@@ -40,6 +43,8 @@ class PushServer(ThreadingHTTPServer):
         self.largest_bytes = 0  # of a PATCH, unpacked
         self.token: str | None = None
         self.fault: Fault = lambda method, path: None
+        self.refusal: Refusal = lambda method, body: None
+        self.takes_several = True
         self.lock = threading.Lock()
 
     @property
@@ -101,7 +106,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(401, {"error": "no such token"})
             return
         if self.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
+            try:
+                body = gzip.decompress(body)
+            except OSError:
+                self._answer(460, {"error": "no gzip"})
+                return
+        if refusal := server.refusal(self.command, body):
+            self._answer(refusal, {"error": "not this one"})
+            return
         with server.lock:
             status, answer, headers = self._serve(self.path.partition("?")[0].split("/")[3:], body)
         if fault == "lost":
@@ -117,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         server = self.server
         if not path:
             return 200, {"ok": True, "version": VERSION}, {}
-        if path[0] == "texts" and self.command == "POST":
+        if path == ["texts", "missing"]:
             question = json.loads(body)
             server.dropped += question["dropped"]
             return (
@@ -125,6 +137,11 @@ class _Handler(BaseHTTPRequestHandler):
                 {"data": {"missing": [digest for digest in question["digests"] if digest not in server.texts]}},
                 {},
             )
+        if path == ["texts"]:
+            if not server.takes_several:
+                return 404, {"error": "no such address"}, {}
+            server.texts |= dict(unpack_texts(split_texts(body), 16 << 20))
+            return 204, {}, {}
         if path[0] == "texts":
             if digest_of(body) != path[1]:
                 return 460, {"error": "another text"}, {}

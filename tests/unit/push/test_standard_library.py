@@ -51,6 +51,5 @@ def test_recorder_and_sender_need_the_standard_library_alone(tmp_path: Path) -> 
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         events, marks = server.read(done.stdout.strip())
-    kinds = {(event.process_id, event.sequence): event.KIND for event in events}
-    assert list(kinds.values()) == ["run_started", "process_started", "cudagraph_skipped", "run_ended"]
+    assert [event.KIND for event in events] == ["run_started", "process_started", "cudagraph_skipped", "run_ended"]
     assert [mark.MARK for mark in marks] == ["beat", "end"]

@@ -118,17 +118,17 @@ def test_a_certificate_is_verified_and_its_authority_can_be_named(
     with push_server(tls=context) as server:
         target = Target(f"https://localhost:{server.server_port}")
         with closing(Client(target, {})) as client, pytest.raises(ServerAway, match="no certificate that this machine"):
-            client.ask_health()
+            client.ask_page("healthz")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with closing(Client(target, {})) as client:
-            assert client.ask_health().status == 200
+            assert client.ask_page("healthz").status == 200
         for name in ("NO_PROXY", "no_proxy", "https_proxy"):
             monkeypatch.delenv(name, raising=False)
         with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel) as proxy:
             threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True).start()
             monkeypatch.setenv("HTTPS_PROXY", f"http://someone:word@127.0.0.1:{proxy.server_address[1]}")
             with closing(Client(target, {"COMPILEBOARD_TOKEN": "cb_1"})) as client:
-                assert client.ask_health().status == 200
+                assert client.ask_page("healthz").status == 200
             proxy.shutdown()
         assert Tunnel.heads[0].startswith(f"CONNECT localhost:{server.server_port} ")
         assert "Proxy-Authorization: Basic c29tZW9uZTp3b3Jk" in Tunnel.heads[0]
@@ -141,3 +141,21 @@ def test_a_redirect_is_not_followed_with_a_token() -> None:
         with closing(Client(Target(server.address), {"COMPILEBOARD_TOKEN": "cb_1"})) as client:
             assert client.ask("HEAD", "runs/R/streams/S").status == 302
         assert server.requests.total() == 1
+
+
+class Refusing(socketserver.StreamRequestHandler):
+    """A proxy that answers before it reads a body, and hangs up."""
+
+    def handle(self) -> None:
+        while self.rfile.readline().strip():
+            pass
+        self.wfile.write(b"HTTP/1.1 413 Request Entity Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+
+def test_an_answer_before_the_whole_body_is_heard() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusing) as proxy:
+        threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True).start()
+        with closing(Client(Target(f"http://127.0.0.1:{proxy.server_address[1]}"), {})) as client:
+            for _ in range(3):
+                assert client.ask("PUT", "texts/x", bytes(32 << 20)).status == 413
+        proxy.shutdown()

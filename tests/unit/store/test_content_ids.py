@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from compileboard.app.engines.store import SingleFile
 from compileboard.app.incidents import pending as pending_runs
 from compileboard.app.incidents.pending import find_pending_runs
 from compileboard.app.incidents.update import update_incidents
@@ -139,7 +140,7 @@ def test_what_points_elsewhere_to_a_thing_follows_it(old: Path) -> None:
 
 def test_detection_goes_on_where_it_was(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_runs, "VERSION", 3)  # as it was then
-    pending = find_pending_runs(store)
+    pending = find_pending_runs(SingleFile(store))
     assert (pending.run_ids, pending.needs_full_scan) == ([run_of(N + 4)], False)
 
 
@@ -149,7 +150,7 @@ def test_detection_of_before_looks_at_everything_where_a_run_it_had_seen_was_del
         before.commit()
     migrate(old)
     with closing(open_writer(old)) as store:
-        assert find_pending_runs(store).needs_full_scan
+        assert find_pending_runs(SingleFile(store)).needs_full_scan
 
 
 def test_causes_that_become_one_add_up(old: Path) -> None:
@@ -352,6 +353,6 @@ def test_every_commit_to_a_run_has_the_next_number_and_what_is_known_has_none(ol
         Ingestor(store).ingest("NEW", events)
         assert read_pub(store) == first + 1
         delete_run(store, "NEW")
-        assert find_pending_runs(store).needs_full_scan
+        assert find_pending_runs(SingleFile(store)).needs_full_scan
         restore_run(store, "NEW")
         assert read_pub(store) == first + 3  # the removal had one too

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunStarted, SpanSeen
+from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunEnded, RunStarted, SpanSeen
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash, restore_run
 from compileboard.collectors.store.migrations import migrate_connection
@@ -207,3 +207,31 @@ def test_a_new_token_of_the_same_name_goes_on(store: sqlite3.Connection) -> None
     stream = Stream("R", "s1", "old")
     may_go_on = [is_owner(store, stream, token_id) for token_id in ("old", "new", "other", None)]
     assert may_go_on == [True, True, False, False]
+
+
+def test_the_first_end_of_a_recorder_holds_and_of_two_recorders_the_worse(store: sqlite3.Connection) -> None:
+    ends: list[Event] = [
+        RunEnded("r", 1, 50, "R", "finished", exit_code=0),
+        RunEnded("r", 1, 50, "R", "finished", exit_code=0),  # told again
+        RunEnded("r", 1, 90, "R", "interrupted"),  # by who picked the run up later, under the same number
+    ]
+    send(store, write([*START, *ends]))
+    state = "select state, exit_code, ended_us from runs"
+    assert tuple(store.execute(state).fetchone()) == ("finished", 0, 50)
+    assert count(store, "run_rejects") == [0]
+    send(store, write([RunStarted("r2", 0, 60, "R", "run")]), "s2")
+    assert store.execute(state).fetchone()["state"] == "running"
+    send(store, write([RunEnded("r2", 1, 95, "R", "killed", signal="SIGKILL")]), "s2")
+    assert tuple(store.execute(state).fetchone()) == ("killed", None, 95)
+
+
+def test_a_text_that_went_since_it_was_read_is_asked_for_again(store: sqlite3.Connection) -> None:
+    save(store, TEXT)
+    lines = read_lines(store, Stream("R", "s1"), write([*START, ARTIFACT]))
+    store.execute("delete from payloads")  # another run that had it was sealed
+    save(store, "another text under its number")
+    with pytest.raises(StreamMoved):
+        StreamWriter(store, "t.db").store(lines)
+    assert count(store, "runs", "artifacts") == [0, 0]
+    with pytest.raises(TextsMissing):
+        send(store, write([*START, ARTIFACT]))

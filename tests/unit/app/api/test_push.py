@@ -20,11 +20,13 @@ from compileboard.app.api.fleet import streams
 from compileboard.app.push import writing
 from compileboard.app.push.rates import RateLimit
 from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunStarted
+from compileboard.collectors.push.losses import make_stand_in
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.collectors.wire.lines import LARGEST_PLAIN_BYTES, checksum_of, digest_of
 from compileboard.collectors.wire.marks import StreamEnd, dump_mark
+from compileboard.collectors.wire.texts import SentText, dump_texts
 from tests.tools.push.box import STREAM_PATH, StreamBytes, headers_of
 
 PATH = STREAM_PATH.format("R", "s1")
@@ -82,6 +84,19 @@ def test_gzip_and_texts_by_content(client: FlaskClient, store: sqlite3.Connectio
     assert client.patch(PATH, data=packed, headers=headers).status_code == 204
     assert count(store, "sent_texts") == 0
     assert json_of(client.get("/api/v1/runs/R/artifacts"))["data"][0]["size_bytes"] is None
+
+
+def test_what_stands_in_for_a_refused_line_counts_it_among_the_rejects(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    lines = STREAM.lines.splitlines(keepends=True)
+    (number,) = [number for number, line in enumerate(lines) if b'"process_started"' in line]
+    stand_in = make_stand_in(lines[number], "s1", 1, "the server answers 413")
+    assert stand_in is not None
+    body = b"".join([*lines[:number], stand_in, *lines[number + 1 :]])
+    assert offset_of(patch(client, body)) == len(STREAM.lines)
+    rows = store.execute("select file_name, kind, reject_count, example from run_rejects")
+    assert [tuple(row) for row in rows] == [("s1", "not_taken", 1, "the server answers 413")]
 
 
 def test_a_dropped_text_holds_nothing_up(client: FlaskClient, store: sqlite3.Connection) -> None:
@@ -284,3 +299,28 @@ def test_large_bodies_wait_for_room(client: FlaskClient, monkeypatch: pytest.Mon
         assert (response.status_code, response.headers["Connection"]) == (503, "close")
         assert patch(client, STREAM.lines).status_code == 204
     assert client.put(f"/api/v1/texts/{digest_of(text)}", data=text).status_code == 201
+
+
+def test_several_texts_in_one_request_are_stored_whole_or_not_at_all(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    texts = [b"graph %d " % number * 900 for number in range(30)]
+    sent = [
+        SentText(digest_of(text), gzip.compress(text) if number % 2 else text, bool(number % 2))
+        for number, text in enumerate(texts)
+    ]
+    damaged = [*sent[:5], replace(sent[5], digest="0" * 32)]
+    bomb = SentText(digest_of(bytes(20 << 20)), gzip.compress(bytes(20 << 20)), True)
+    for body, status in (
+        (dump_texts(damaged), 460),
+        (dump_texts(sent)[:-1], 400),
+        (b"{}", 400),
+        (dump_texts([bomb]), 413),
+    ):
+        assert client.post("/api/v1/texts", data=body).status_code == status
+        assert count(store, "payloads") == 0
+    for _again in range(2):
+        assert client.post("/api/v1/texts", data=dump_texts(sent)).status_code == 204
+        assert count(store, "payloads") == 30
+    missing = client.post("/api/v1/texts/missing", json={"digests": [text.digest for text in sent]})
+    assert json_of(missing)["data"]["missing"] == []

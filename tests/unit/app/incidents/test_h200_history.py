@@ -11,9 +11,9 @@ import pytest
 
 from compileboard.app.analysis.incidents.incident import make_incident
 from compileboard.app.analysis.incidents.messages import describe_series_change
+from compileboard.app.engines.store import SingleFile
 from compileboard.app.queries.dashboard.incidents import load_incidents
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.screens.fleet.comparison import read_comparison
 from compileboard.app.screens.fleet.incidents import build_incident, build_sparkline
@@ -21,6 +21,7 @@ from compileboard.app.screens.fleet.models import build_model
 from compileboard.app.screens.fleet.overview import build_overview, read_overview_filters
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.history import record_history
+from tests.unit.app.engines.published import OpenEngine
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_a_choice_by_data_is_named_as_the_cause_of_what_it_costs(history: sqlite
 
 def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(history: sqlite3.Connection) -> None:
     before, after = (row[0] for row in history.execute("select id from runs order by started_us limit 2 offset 13"))
-    encoder, ranker = read_comparison(history, SqliteEngine(history), read_clock(), before, after).pairs
+    encoder, ranker = read_comparison(SingleFile(history), read_clock(), before, after).pairs
     assert (encoder.deltas["speedup"].word, ranker.deltas["speedup"].word) == ("eager", "noise")
     assert encoder.warning == "speedup changed because eager mode did"
     assert ranker.warning == ""
@@ -101,7 +102,7 @@ def test_a_run_that_lost_a_model_hides_no_step_of_the_suite(history: sqlite3.Con
 
 def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(history: sqlite3.Connection) -> None:
     (ranker,) = (stored for stored in load_incidents(history) if stored.state == "open")
-    screen = build_incident(history, SqliteEngine(history), ranker.id, read_clock())
+    screen = build_incident(SingleFile(history), ranker.id, read_clock())
     assert screen is not None and screen.fixable is not None and screen.series is not None
     assert screen.fixable.content_ids and screen.fixable.advice[0].helps
     newest = screen.series.newest
@@ -111,7 +112,7 @@ def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(history: sqli
 
 def test_a_run_with_worse_models_says_how_many(history: sqlite3.Connection) -> None:
     filters = read_overview_filters({})
-    screen = build_overview(history, SqliteEngine(history), filters, read_clock(), 100)
+    screen = build_overview(SingleFile(history), filters, read_clock(), 100)
     statuses = {recent.listed.run.git_commit: recent.status for recent in screen.runs}
     assert {str(commit)[:7]: status for commit, status in statuses.items()} == {
         "c2fb911": ("1 worse", "bad"),
@@ -127,22 +128,22 @@ def test_a_run_with_worse_models_says_how_many(history: sqlite3.Connection) -> N
 
 
 def test_a_run_is_not_green_while_a_change_waits_to_be_confirmed(history: sqlite3.Connection) -> None:
-    screen = build_overview(history, SqliteEngine(history), read_overview_filters({}), read_clock(), 100)
+    screen = build_overview(SingleFile(history), read_overview_filters({}), read_clock(), 100)
     recent = replace(screen.runs[0], worse=())
     assert recent.status == ("Finished", "good")
     assert replace(recent, is_suspected=True).status == ("Finished", "quiet")
 
 
 def test_a_models_page_lists_what_is_still_worse_first(history: sqlite3.Connection) -> None:
-    screen = build_model(history, SqliteEngine(history), "ranker", {}, None)
+    screen = build_model(SingleFile(history), "ranker", {}, None)
     assert [change.metric for change in screen.changes[:2]] == ["speedup", "abs_latency_ms"]
     assert screen.changes[-1].metric == "passes"  # recovered
 
 
-def test_a_sparkline_is_shaded_while_the_incident_lasts(history: sqlite3.Connection) -> None:
+def test_a_sparkline_is_shaded_while_the_incident_lasts(open_engine: OpenEngine, history: sqlite3.Connection) -> None:
     spans = {}
     for stored in load_incidents(history):
-        sparkline = build_sparkline(history, SqliteEngine(history), make_incident(stored), read_clock())
+        sparkline = build_sparkline(history, open_engine(history), make_incident(stored), read_clock())
         assert sparkline is not None and len(sparkline.values) == 14
         spans[stored.title[:14]] = (sparkline.bad_from, sparkline.bad_to)
     assert spans == {"encoder: speed": (5, 9), "ranker: speedu": (8, 14), "ranker: fails ": (11, 12)}

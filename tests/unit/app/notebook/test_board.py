@@ -133,8 +133,8 @@ def test_a_board_sees_what_a_recorder_writes_and_never_writes(store: sqlite3.Con
     assert len(board.runs()) == 0
     record_run(store)
     assert board.runs()["id"].tolist() == [RUN] and len(board.run().compiles()) == 4
-    with board.reading() as reader, pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader.execute("delete from runs")
+    with board.reading() as opened, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        opened.board.execute("delete from runs")
     with closing(open_writer(database)) as writer:  # nothing of the board's is in its way
         writer.execute("begin exclusive")
         writer.execute("rollback")

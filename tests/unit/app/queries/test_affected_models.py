@@ -10,9 +10,10 @@ from flask.testing import FlaskClient
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.reasons import AnySubject
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
-from compileboard.app.queries.reason_events import affected_sql, list_affected_models
+from compileboard.app.queries.reason_events import affected_sql, benchmarks_sql, list_affected_models, list_benchmarks
 from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import RUNS, bench_suite
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.plan import assert_no_scan
 
 
@@ -21,14 +22,22 @@ from tests.unit.app.plan import assert_no_scan
     [(GRAPH_BREAKS, "distinct_id from run_breaks", 2), (RECOMPILES, "cause_id from run_causes", 1)],
 )
 def test_a_model_is_listed_once_with_its_newest_speedup(
-    store: sqlite3.Connection, reader: sqlite3.Connection, subject: AnySubject, stored: str, count: int
+    open_engine: OpenEngine,
+    store: sqlite3.Connection,
+    reader: sqlite3.Connection,
+    subject: AnySubject,
+    stored: str,
+    count: int,
 ) -> None:
     bench_suite(store)
-    (model,) = list_affected_models(reader, subject, reader.execute(f"select {stored}").fetchone()[0])
+    (reason_id,) = reader.execute(f"select {stored}").fetchone()
+    run_ids = list_benchmarks(open_engine(reader), subject, reason_id)
+    (model,) = list_affected_models([(reader, run_ids)], subject, reason_id)
     speedup = "select speedup from results join series on series.id = series_id where model = 'Breaky' and run_id = ?"
     newest = reader.execute(f"{speedup} and experiment = 'performance'", (RUNS[-1],)).fetchone()[0]
     assert (model.model, model.run_id, model.event_count, model.speedup) == ("Breaky", RUNS[-1], count, newest)
-    assert_no_scan(reader, affected_sql(subject), {"id": 1, "runs": 10})
+    assert_no_scan(reader, affected_sql(subject), {"id": 1, "run_ids": "[]"})
+    assert_no_scan(reader, benchmarks_sql(subject), {"id": 1, "limit": 10})
 
 
 @pytest.mark.parametrize(

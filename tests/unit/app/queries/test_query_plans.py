@@ -26,7 +26,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         connection.set_trace_callback(statements.append)
         return connection
 
-    monkeypatch.setattr(connect, "open_reader", open_and_listen)
+    monkeypatch.setattr("compileboard.app.engines.store.open_reader", open_and_listen)
     return statements
 
 

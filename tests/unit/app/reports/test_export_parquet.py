@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.engines.store import SingleFile
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.run.run import get_run
 from compileboard.app.reports import SUITE_TABLES
@@ -97,7 +97,7 @@ def test_suites_and_comparisons_have_the_csvs_values(store: sqlite3.Connection) 
     screen = read(store)
     for table in SUITE_TABLES:
         same(load(ours.write_suite_parquet(screen, table, START_US)), write(screen, "csv", table))
-    compared = build_comparison(store, SqliteEngine(store), read_clock(), RUNS[0], RUNS[2])
+    compared = build_comparison(SingleFile(store), read_clock(), RUNS[0], RUNS[2])
     written = b"".join(write_comparison(compared, "csv", START_US)).decode()
     same(load(write_comparison(compared, "parquet", START_US)), written)
 

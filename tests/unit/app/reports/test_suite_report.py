@@ -18,7 +18,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.analysis.period import DAY_US, Period, read_period
 from compileboard.app.cli.main import main
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.engines.store import SingleFile
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.newest import RecorderClock, read_clock
 from compileboard.app.queries.page import FilterError
@@ -49,8 +49,7 @@ def suite(store: sqlite3.Connection) -> None:
 
 def read(store: sqlite3.Connection, period: Period = PERIOD, **filters: Any) -> SuiteScreen:
     return build_suite(
-        store,
-        SqliteEngine(store),
+        SingleFile(store),
         TrendFilter(**({"suite": SUITE} | filters)),
         period,
         RecorderClock(START_US + 20 * DAY_US),
@@ -265,7 +264,7 @@ def test_the_largest_reports_stay_below_two_megabytes_beside_the_library(store: 
     slower = {**numbers, "speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01, "abs_latency": 4.0}
     add_results(store, "R1", *(replace(model, values=slower) for model in models[50:]), started_us=START_US + DAY_US)
     library = read_plotly()
-    compared = build_comparison(store, SqliteEngine(store), read_clock(), "R0", "R1")
+    compared = build_comparison(SingleFile(store), read_clock(), "R0", "R1")
     whole = b"".join(write_comparison(compared, "html", START_US))
     for body in (whole, write(read(store, suite="builtin"), "html").encode()):
         assert body.count(library) == 1

@@ -7,11 +7,12 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.runs import RunFilter, list_runs
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.screens.fleet.demo import DemoProgress, build_demo_progress
 from compileboard.collectors.demo_history.versions import RUN_COUNT, SUITE
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run
 
 MINUTE_US = 60_000_000
@@ -27,35 +28,38 @@ def _add_versions(store: sqlite3.Connection, count: int, **newest: object) -> No
     store.commit()
 
 
-def _build(store: sqlite3.Connection, minute: float) -> DemoProgress | None:
-    engine = SqliteEngine(store)
+def _build(engine: Engine, minute: float) -> DemoProgress | None:
     newest = list_runs(engine, RunFilter(), pinned_first=False).rows
     return build_demo_progress(engine, newest, RecorderClock(START_US + int(minute * MINUTE_US)))
 
 
-def test_progress_is_counted_from_the_runs_that_ended(store: sqlite3.Connection) -> None:
+def test_progress_is_counted_from_the_runs_that_ended(open_engine: OpenEngine, store: sqlite3.Connection) -> None:
     started_us = START_US + 6 * MINUTE_US
     _add_versions(store, 6, state="running", started_us=started_us, heartbeat_us=started_us)
-    progress = _build(store, 6.1)
+    progress = _build(open_engine(store), 6.1)
     assert progress == DemoProgress(6, RUN_COUNT, (RUN_COUNT - 6) * MINUTE_US // 2)
     assert progress.note == f"6 of {RUN_COUNT} runs measured, about 4 min left"
 
 
-def test_between_two_versions_it_goes_on_and_a_minute_later_it_has_stopped(store: sqlite3.Connection) -> None:
+def test_between_two_versions_it_goes_on_and_a_minute_later_it_has_stopped(
+    open_engine: OpenEngine, store: sqlite3.Connection
+) -> None:
     _add_versions(store, 3)
-    assert _build(store, 2.9) is not None
-    assert _build(store, 4) is None
+    assert _build(open_engine(store), 2.9) is not None
+    assert _build(open_engine(store), 4) is None
 
 
 @pytest.mark.parametrize("newest", [{"suite": "nightly"}, {"suite": None}])
-def test_a_newer_run_of_something_else_ends_it(store: sqlite3.Connection, newest: dict[str, str | None]) -> None:
+def test_a_newer_run_of_something_else_ends_it(
+    open_engine: OpenEngine, store: sqlite3.Connection, newest: dict[str, str | None]
+) -> None:
     _add_versions(store, 3, started_us=START_US + 3 * MINUTE_US, **newest)
-    assert _build(store, 3.1) is None
+    assert _build(open_engine(store), 3.1) is None
 
 
-def test_a_whole_history_has_no_progress(store: sqlite3.Connection) -> None:
+def test_a_whole_history_has_no_progress(open_engine: OpenEngine, store: sqlite3.Connection) -> None:
     _add_versions(store, RUN_COUNT)
-    assert _build(store, RUN_COUNT - 0.4) is None
+    assert _build(open_engine(store), RUN_COUNT - 0.4) is None
 
 
 def test_the_overview_shows_it(client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:

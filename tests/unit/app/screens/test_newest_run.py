@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from compileboard.app import create_app
 from compileboard.app.analysis.period import DAY_US, Period
 from compileboard.app.cli.main import main
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.engines.store import SingleFile
 from compileboard.app.queries.fleet.runs import get_newest_run, get_other, get_run
 from compileboard.app.queries.fleet.trends import TrendFilter
 from compileboard.app.queries.newest import RecorderClock, RunCandidate, find_newest_run
@@ -22,6 +22,7 @@ from compileboard.app.settings import Settings
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import ACCURACY, MLP, add_results
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run
 
 CLOCK = RecorderClock(START_US + 20 * DAY_US)
@@ -48,7 +49,7 @@ def test_numbers_are_of_the_same_newest_run_everywhere(client: FlaskClient, stor
     suite = client.get("/api/v1/summary").get_json()["data"]["summaries"][0]["suite"]
     clock = RecorderClock(time.time_ns() // 1000)
     screen = build_suite(
-        store, SqliteEngine(store), TrendFilter(suite=suite), Period(START_US - DAY_US, START_US + 9 * DAY_US), clock
+        SingleFile(store), TrendFilter(suite=suite), Period(START_US - DAY_US, START_US + 9 * DAY_US), clock
     )
     assert screen.new.run_id == newest
     report = client.get(f"/trends/report.json?suite={suite}&since=2020-01-01").get_json()
@@ -63,17 +64,17 @@ def test_latest_is_a_run_that_ended(store: sqlite3.Connection, database: Path, c
     assert '"ENDED"' in capsys.readouterr().out
 
 
-def test_a_run_that_fell_silent_has_ended(store: sqlite3.Connection) -> None:
+def test_a_run_that_fell_silent_has_ended(open_engine: OpenEngine, store: sqlite3.Connection) -> None:
     add_run(store, "OLD", started_us=START_US)
     add_run(store, "SILENT", started_us=START_US + 1, state="running", heartbeat_us=SILENT_US)
     newest, before = (
-        get_newest_run(SqliteEngine(store), CLOCK),
-        get_newest_run(SqliteEngine(store), RecorderClock(SILENT_US)),
+        get_newest_run(open_engine(store), CLOCK),
+        get_newest_run(open_engine(store), RecorderClock(SILENT_US)),
     )
     assert newest and newest.id == "SILENT"
     assert before and before.id == "OLD"
-    run = get_run(SqliteEngine(store), "OLD")
-    other = run and get_other(SqliteEngine(store), run, "latest", CLOCK)
+    run = get_run(open_engine(store), "OLD")
+    other = run and get_other(open_engine(store), run, "latest", CLOCK)
     assert other and other.id == "SILENT"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -53,6 +54,22 @@ def test_serve_makes_a_missing_database_and_says_so(tmp_path: Path, before: str)
         assert f"serves {database} at {server.address}" in server.output
     with closing(open_reader(database)) as reader:
         assert reader.execute("select count(*) from runs").fetchone()[0] == 0
+
+
+def test_with_a_format_each_line_has_it_from_the_first_to_the_refusal(tmp_path: Path) -> None:
+    database = tmp_path / "new.db"
+    with serving(database, "--log-format", "json") as server:
+        wait_for(lambda: (tmp_path / "new.db-locks" / "follow").exists())
+        (tmp_path / "new.db").write_bytes(b"no database")  # the process that follows says it
+        wait_for(lambda: "is not a CompileBoard database" in server.output)
+    lines = [json.loads(line) for line in server.lines]
+    assert [line["level"] for line in lines][:2] == ["info", "info"]
+    assert lines[0]["message"] == f"{database} did not exist: made an empty database"
+    assert "error" in [line["level"] for line in lines]
+    command = [sys.executable, "-m", "compileboard.app", "serve", "--db", str(database), "--port", "0"]
+    environ = server_environ(tmp_path / "home", COMPILEBOARD_LOG_FORMAT="json")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environ)
+    assert (done.returncode, json.loads(done.stderr)["level"]) == (2, "error")
 
 
 @pytest.mark.parametrize(("stop", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0)])

@@ -361,6 +361,7 @@ def test_no_address_is_open_by_mistake(serve: Serve, store: sqlite3.Connection, 
         *(f"{method} /api/v1/imports/<import_id>" for method in ("GET", "HEAD")),
         *(f"{method} /api/v1/runs/<run_id>/streams/<stream_id>" for method in ("HEAD", "PATCH")),
         "POST /api/v1/texts/missing",
+        "POST /api/v1/texts",
         "PUT /api/v1/texts/<digest>",
     }
 

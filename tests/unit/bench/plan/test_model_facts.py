@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.plan.model_facts import (
     CONDITIONS,
     FACTS,
@@ -16,8 +17,18 @@ from compileboard.collectors.bench.plan.model_facts import (
     facts_for,
     tolerance_for,
 )
+from compileboard.collectors.bench.plan.models import ModelRef
 
 NOTHING = ModelFacts()
+# Of upstream's BENCHMARK_USE_SGD, CI_USE_SGD and CI_SKIP_OPTIMIZER the names in our suites; they hold in every suite.
+SGD = {
+    *("BartForCausalLM", "BartForConditionalGeneration", "BlenderbotSmallForCausalLM", "ElectraForCausalLM"),
+    *("OPTForCausalLM", "TrOCRForCausalLM", "adv_inception_v3", "alexnet", "densenet121", "ghostnet_100", "lcnet_050"),
+    *("mobilenet_v2", "res2net50_14w_8s", "resnet18", "shufflenet_v2_x1_0", "squeezenet1_1", "tf_efficientnet_b0"),
+    "vgg16",
+}
+SGD_IN_CI = {"dm_nfnet_f0", "inception_v3", "mobilevit_s", "poolformer_m36", "regnety_002", "resnet50"}
+NO_OPTIMIZER = {"MobileBertForMaskedLM", "hrnet_w18"}
 
 
 def judge(suite: str, model: str, mode: str = "inference", dtype: str = "float32", **run: Any) -> float:
@@ -98,6 +109,18 @@ def test_upstreams_suite_names_find_the_same_facts() -> None:
     assert facts_for("huggingface", "XGLMForCausalLM").reason("flaky")
     assert facts_for("torchbench", "resnet18").find("use_sgd")
     assert facts_for("local", "resnet18") == NOTHING
+
+
+def test_models_are_trained_by_upstreams_optimizers() -> None:
+    models = suites.list_models(("torchvision", "timm", "transformers"))
+    facts = {model: facts_for(model.suite, model.name) for model in models}
+    assert [model for model in models if facts[model].find("no_optimizer")] == named(models, NO_OPTIMIZER)
+    assert [model for model in models if facts[model].find("use_sgd", ci=False)] == named(models, SGD)
+    assert [model for model in models if facts[model].find("use_sgd", ci=True)] == named(models, SGD | SGD_IN_CI)
+
+
+def named(models: list[ModelRef], names: set[str]) -> list[ModelRef]:
+    return [model for model in models if model.name in names]
 
 
 def test_a_skip_is_of_the_runs_it_names() -> None:

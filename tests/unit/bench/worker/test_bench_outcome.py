@@ -81,6 +81,6 @@ def test_bench_fails_only_where_every_model_failed(statuses: str, code: int) -> 
         BenchMeasured("b", n, 1, "s", "m", "performance", status=part) for n, part in enumerate(statuses.split())
     ]
     lines: list[str] = []
-    arguments = argparse.Namespace(db="t.db", explain=False)
+    arguments = argparse.Namespace(db="t.db", explain=False, server=None)
     assert finish(BenchReport("RUN", results, trouble="away"), arguments, lines.append) == code
     assert lines[-1].startswith(f"not recorded yet: {len(results)} result{'' if len(results) == 1 else 's'}; ")

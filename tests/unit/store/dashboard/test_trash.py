@@ -74,6 +74,16 @@ def test_a_restored_run_is_as_it_was(store: sqlite3.Connection) -> None:
     assert store.execute("select count(*) from removed_runs").fetchone()[0] == 0
 
 
+def test_a_span_of_no_compile_comes_back(store: sqlite3.Connection) -> None:
+    run_id = store.execute("select run_id from lanes join spans on lane_id = lanes.id limit 1").fetchone()[0]
+    own = "lane_id in (select id from lanes where run_id = ?)"
+    store.execute(f"update spans set compile_key = null where id = (select min(id) from spans where {own})", (run_id,))
+    before = read_all(store)["spans"]
+    delete_run(store, run_id)
+    restore_run(store, run_id)
+    assert read_all(store)["spans"] == before
+
+
 def tell(store: sqlite3.Connection, run_id: str) -> list[tuple[object, ...]]:
     """Describe a run by its rows and those that they point to, whatever their numbers are."""
     queries = (

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.engines.store import SingleFile
 from compileboard.app.queries.fleet.models import ModelFilter, list_models
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.run.models import list_task_breaks
 from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
@@ -22,6 +23,7 @@ from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.rollups.summaries import HUD, geomean, summarize
 from tests.unit.app.compared import now
+from tests.unit.app.engines.published import OpenEngine
 
 DATA = Path(__file__).parents[4] / "data" / "bench"
 
@@ -44,23 +46,25 @@ def ingest_recorded(connection: sqlite3.Connection, path: Path) -> None:
         Ingestor(connection).ingest(run_id, [event for event in events if runs.get(event.process_id) == run_id])
 
 
-def test_every_model_of_the_suite_was_measured(h200: sqlite3.Connection) -> None:
-    rows = list_models(SqliteEngine(h200), ModelFilter(suite="builtin"))
+def test_every_model_of_the_suite_was_measured(open_engine: OpenEngine, h200: sqlite3.Connection) -> None:
+    rows = list_models(open_engine(h200), ModelFilter(suite="builtin"))
     assert [row.status for row in rows] == ["measured"] * 18
     assert {row.hardware for row in rows} == {"NVIDIA H200"}
     assert all(row.speedup_low <= row.speedup <= row.speedup_high for row in rows)  # type: ignore[operator]
     assert sum(row.accuracy == "pass" for row in rows) == 15, "three had no time left for their accuracy check"
 
 
-def test_the_geomean_is_what_bench_printed_and_huds_is_of_those_that_passed(h200: sqlite3.Connection) -> None:
-    rows = list_models(SqliteEngine(h200), ModelFilter(suite="builtin"))
+def test_the_geomean_is_what_bench_printed_and_huds_is_of_those_that_passed(
+    open_engine: OpenEngine, h200: sqlite3.Connection
+) -> None:
+    rows = list_models(open_engine(h200), ModelFilter(suite="builtin"))
     assert round(geomean([row.speedup for row in rows if row.speedup is not None]) or 0, 2) == 3.17
     passed = [row.speedup for row in rows if row.accuracy == "pass" and row.speedup is not None]
     assert summarize(rows, HUD).geomean_speedup == pytest.approx(math.prod(passed) ** (1 / len(passed)), abs=1e-9)
 
 
-def test_a_persons_own_models_stand_beside_it(h200: sqlite3.Connection) -> None:
-    rows = {row.model: row for row in list_models(SqliteEngine(h200), ModelFilter(suite="local"))}
+def test_a_persons_own_models_stand_beside_it(open_engine: OpenEngine, h200: sqlite3.Connection) -> None:
+    rows = {row.model: row for row in list_models(open_engine(h200), ModelFilter(suite="local"))}
     assert (rows["Breaky"].graph_breaks, rows["Breaky"].unique_graph_breaks, rows["Breaky"].calls_captured) == (4, 3, 8)
     assert (rows["Bert4"].calls_captured, rows["Bert4"].unique_graphs, rows["Bert4"].accuracy) == (120, 1, "pass")
     wrong = rows["WrongAnswer"]
@@ -68,18 +72,20 @@ def test_a_persons_own_models_stand_beside_it(h200: sqlite3.Connection) -> None:
     assert wrong.speedup is not None and "--accuracy" in str(wrong.command)
 
 
-def test_breaks_hang_on_the_models_they_came_with(h200: sqlite3.Connection) -> None:
+def test_breaks_hang_on_the_models_they_came_with(open_engine: OpenEngine, h200: sqlite3.Connection) -> None:
     (run_id,) = {
-        row.run_id for row in list_models(SqliteEngine(h200), ModelFilter(suite="builtin")) if row.model == "detector"
+        row.run_id for row in list_models(open_engine(h200), ModelFilter(suite="builtin")) if row.model == "detector"
     }
     broke = list_task_breaks(h200, run_id, ["builtin/detector/performance"])
     assert broke and all("detector.py" in str(graph_break) for graph_break in broke)
     assert list_task_breaks(h200, run_id, ["builtin/mlp/performance"]) == []
 
 
-def test_a_side_of_a_comparison_has_the_machine_that_was_recorded(h200: sqlite3.Connection) -> None:
+def test_a_side_of_a_comparison_has_the_machine_that_was_recorded(
+    open_engine: OpenEngine, h200: sqlite3.Connection
+) -> None:
     run_id = h200.execute("select run_id from results limit 1").fetchone()[0]
-    side = load_side(h200, *now(h200), find_side(h200, *now(h200), run_id, "base"))
+    side = load_side(SingleFile(h200), read_clock(), find_side(h200, *now(open_engine(h200)), run_id, "base"))
     assert side.environment["driver"] == ("580.159.04",)
     assert side.environment["hardware"] == ("NVIDIA H200",)
     assert side.environment["torch"][0].startswith("2.11.0")

@@ -10,6 +10,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.analysis.runs.states import describe_state
+from compileboard.app.engines.store import SingleFile
+from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.run import failures
 from compileboard.app.queries.run import run as run_detail
 from compileboard.app.queries.sides import find_side
@@ -20,6 +22,7 @@ from compileboard.collectors.contract.events import RuntimeFailed
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.compared import now
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.recorded import MARKUP, PROCESS, RUN, START_US, record_run
 
 RAISED: dict[str, Any] = {
@@ -109,9 +112,11 @@ def test_the_api_tells_phases_counts_and_the_end(client: FlaskClient) -> None:
     assert (told["failure_count"], told["runtime_failure_count"]) == (1, 2)
 
 
-def test_a_comparison_counts_them_as_failures(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+def test_a_comparison_counts_them_as_failures(
+    open_engine: OpenEngine, store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
     store.execute("update processes set torch_version = '2.13.0' where run_id = ?", (RUN,))
-    side = load_side(reader, *now(reader), find_side(reader, *now(reader), RUN, "base"))
+    side = load_side(SingleFile(reader), read_clock(), find_side(reader, *now(open_engine(reader)), RUN, "base"))
     assert side.totals["failure_count"] == 3
 
 

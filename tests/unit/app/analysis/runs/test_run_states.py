@@ -12,9 +12,9 @@ from flask.testing import FlaskClient
 from compileboard.app.analysis.models.labels import describe_status
 from compileboard.app.analysis.runs.advice import judge_run
 from compileboard.app.analysis.runs.states import describe_state
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.collectors.store.rollups.results import ExperimentResult, fill
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import add_run, insert
 
 
@@ -30,10 +30,17 @@ from tests.unit.app.seed import add_run, insert
     ],
 )
 def test_state_names_what_failed_in_a_run(
-    client: FlaskClient, store: sqlite3.Connection, state: str, totals: Any, word: str, kind: str, problems: Any
+    open_engine: OpenEngine,
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    state: str,
+    totals: Any,
+    word: str,
+    kind: str,
+    problems: Any,
 ) -> None:
     add_run(store, "R1", state=state, totals=totals)
-    run = get_run(SqliteEngine(store), "R1")
+    run = get_run(open_engine(store), "R1")
     assert run is not None
     described = describe_state(run, run.heartbeat_us, 30)
     assert described == (word, kind, described.explanation, problems)
@@ -55,10 +62,15 @@ def test_state_names_what_failed_in_a_run(
     ],
 )
 def test_verdict_claims_no_failures_only_of_a_run_without_any(
-    store: sqlite3.Connection, values: dict[str, Any], totals: dict[str, int], tone: str, note: str
+    open_engine: OpenEngine,
+    store: sqlite3.Connection,
+    values: dict[str, Any],
+    totals: dict[str, int],
+    tone: str,
+    note: str,
 ) -> None:
     add_run(store, "R1", totals={"compile_count": 2, **totals}, **values)
-    run = get_run(SqliteEngine(store), "R1")
+    run = get_run(open_engine(store), "R1")
     assert run is not None
     verdict = judge_run(run, [], [])
     assert (verdict.tone, verdict.note) == (tone, f"{note}Nothing runs eagerly.")

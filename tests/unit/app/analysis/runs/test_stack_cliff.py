@@ -15,6 +15,7 @@ from compileboard.app.screens.run.run import build_summary
 from compileboard.collectors.contract.events import PageFaultsCounted, ProcessStarted, RunStarted
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.terminal.run_summary import summarize
+from tests.unit.app.engines.published import OpenEngine
 
 RUN = "01STACKCLIFF"
 
@@ -88,7 +89,9 @@ def test_faults_that_nobody_counted_are_null(store: sqlite3.Connection, client: 
     assert (process["calm_us"], process["calm_fault_count"], process["is_on_stack_cliff"]) == (None, None, None)
 
 
-def test_a_patch_release_of_python_is_a_change_of_the_environment(store: sqlite3.Connection) -> None:
+def test_a_patch_release_of_python_is_a_change_of_the_environment(
+    open_engine: OpenEngine, store: sqlite3.Connection
+) -> None:
     for number, version in enumerate(("3.12.1", "3.12.1", "3.12.13")):
         Ingestor(store, "test.db").ingest(
             f"R{number}",
@@ -98,7 +101,7 @@ def test_a_patch_release_of_python_is_a_change_of_the_environment(store: sqlite3
             ],
         )
     changes = find_changes(
-        sorted(list_trend_runs(SqliteEngine(store), ["R0", "R1", "R2"]), key=lambda run: run.started_us)
+        sorted(list_trend_runs(open_engine(store), ["R0", "R1", "R2"]), key=lambda run: run.started_us)
     )
     assert [(change.run.id, change.label) for change in changes] == [("R2", "Python 3.12.13")]
     assert FIELDS["python"] == ("Python", "warns")

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.app.queries.run.failures import COUNT_SQL, OPEN_SQL, UNFINISHED_SQL, count_unfinished, list_unfinished
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.contract.events import CompileStarted, ProcessStarted, RunEnded, RunStarted
 from compileboard.collectors.pipeline.log_loader import LoadOptions
 from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.migrations import read_statements
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.tools.make_db import DATA
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.explored import LOGS
 from tests.unit.app.plan import assert_no_scan
 
@@ -52,9 +53,9 @@ def test_killed_run_says_which_compile_never_finished(client: FlaskClient, store
     assert "0 µs" not in page and "Nothing stands out" not in page and "1 compile never finished" in page
 
 
-def test_unfinished_compile_before_another_has_no_duration(store: sqlite3.Connection) -> None:
+def test_unfinished_compile_before_another_has_no_duration(open_engine: OpenEngine, store: sqlite3.Connection) -> None:
     _record_killed_run(store, later=True)
-    run = get_run(SqliteEngine(store), RUN)
+    run = get_run(open_engine(store), RUN)
     assert run is not None
     last, first = list_unfinished(store, run)
     assert (last.compile_id, last.is_last, last.until_us) == ("1/0", True, 2_499_999)
@@ -62,10 +63,10 @@ def test_unfinished_compile_before_another_has_no_duration(store: sqlite3.Connec
     assert count_unfinished(store, run) == 2
 
 
-def test_running_run_has_no_unfinished_compile(store: sqlite3.Connection) -> None:
+def test_running_run_has_no_unfinished_compile(open_engine: OpenEngine, store: sqlite3.Connection) -> None:
     _record_killed_run(store)
     store.execute("update runs set state = 'running'")
-    run = get_run(SqliteEngine(store), RUN)
+    run = get_run(open_engine(store), RUN)
     assert run is not None and list_unfinished(store, run) == [] and count_unfinished(store, run) == 0
 
 
@@ -100,6 +101,20 @@ def test_code_that_came_from_a_saved_package_is_no_unfinished_compile(
     assert _read_run(client, rows[0]["run_id"])["problems"] == []
     page = client.get(f"/runs/{rows[0]['run_id']}?tab=compiles&ending=loaded").text
     assert "loaded" in page and "not finished" not in page
+
+
+def test_saved_code_that_was_recorded_as_unfinished_is_loaded_after_the_migration(
+    database: Path, store: sqlite3.Connection, cut_run: str, tmp_path: Path
+) -> None:
+    log = lzma.decompress((DATA / "trace" / "torch2.13-precompile.log.xz").read_bytes())
+    (tmp_path / "second.log").write_bytes(log)
+    import_paths([str(tmp_path / "second.log")], str(database), LoadOptions(name="p"), print_line=lambda _line: None)
+    outcomes = store.execute("select id, outcome from compiles order by id").fetchall()
+    assert {row["outcome"] for row in outcomes} >= {"loaded", "started"}
+    store.execute("update compiles set outcome = 'started' where outcome = 'loaded'")
+    (mend,) = [sql for sql in read_statements("schema_13.sql") if "update compiles" in sql]
+    store.execute(mend)
+    assert store.execute("select id, outcome from compiles order by id").fetchall() == outcomes
 
 
 def test_killed_run_draws_no_chart_of_compiles_without_a_time(client: FlaskClient, store: sqlite3.Connection) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from dataclasses import replace
 
 import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.app.api.test_push import PATH, STREAM, patch
+from tests.unit.app.repros import COMPILE_REPRO, RUN, capture_repros
 
 NOW_US = time.time_ns() // 1000
 
@@ -62,3 +64,20 @@ def test_a_silent_boxs_run_shows_as_interrupted(client: FlaskClient, store: sqli
     store.execute("update runs set heartbeat_us = 5")
     assert "interrupted?" in client.get("/runs/R").text
     assert client.head(PATH).status_code == 200
+
+
+def test_commands_of_a_pushed_run_and_of_a_board_elsewhere_name_the_server(
+    client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture_repros(store)
+    page = f"/repros/{COMPILE_REPRO}"
+    assert f"repro minify {COMPILE_REPRO} --db " in client.get(page).text
+    store.execute(
+        "insert into streams (run_id, stream_id, stored_bytes, checksum, event_count, lost_count, dropped_text_count,"
+        f" started_us, updated_us) values ('{RUN}', 's1', 0, 0, 0, 0, 0, 5, 5)"
+    )
+    assert f"repro minify {COMPILE_REPRO} --server http://localhost<" in client.get(page).text
+    assert " --db " in client.get("/repros").text + client.get("/incidents").text
+    config = client.application.config
+    monkeypatch.setitem(config, "COMPILEBOARD", replace(config["COMPILEBOARD"], allow_host="board.example.com"))
+    assert "bench --server http://localhost<" in client.get("/incidents").text

@@ -23,7 +23,7 @@ from compileboard.app.analysis.metrics import BY_NAME
 from compileboard.app.charts.base import MAX_CHART_BYTES
 from compileboard.app.charts.comparison import chart_changes
 from compileboard.app.cli.main import main
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.engines.store import SingleFile
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.screens.fleet.comparison import read_comparison
 from tests.unit.app.benched import DAY_US, HOSTILE, MLP, RUNS, add_results, bench_suite, list_suite, measure
@@ -176,7 +176,7 @@ def test_the_command_writes_what_the_page_saves(
 
 @pytest.mark.usefixtures("suite")
 def test_the_chart_is_small_and_one_that_plotly_takes(reader: sqlite3.Connection) -> None:
-    comparison = read_comparison(reader, SqliteEngine(reader), read_clock(), RUNS[2], NEW)
+    comparison = read_comparison(SingleFile(reader), read_clock(), RUNS[2], NEW)
     chart = chart_changes(BY_NAME["speedup"], comparison.pairs, lambda pair: f"/models/{pair.model}")
     assert chart is not None
     go.Figure(chart.figure)

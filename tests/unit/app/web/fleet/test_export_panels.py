@@ -12,12 +12,12 @@ from flask.testing import FlaskClient
 
 from compileboard.app.analysis.models.series import split_series
 from compileboard.app.charts.models import chart_scaling
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.models import list_history
 from compileboard.app.screens.exports import build_distributed, choose_model
 from compileboard.collectors.contract.events import BenchMeasured, load_event
 from tests.tools.make_db import DATA
 from tests.unit.app.benched import MLP, add_results
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.web.fleet.exported import list_distributed, list_exported, list_hostile
 
 
@@ -135,8 +135,12 @@ def test_what_was_not_measured_names_the_command(client: FlaskClient, store: sql
 
 
 @pytest.mark.usefixtures("suite")
-def test_the_scaling_chart_has_a_line_a_way_from_one_process_on(reader: sqlite3.Connection) -> None:
-    results = build_distributed(reader, split_series(list_history(SqliteEngine(reader), "mlp")), "builtin")
+def test_the_scaling_chart_has_a_line_a_way_from_one_process_on(
+    open_engine: OpenEngine, reader: sqlite3.Connection
+) -> None:
+    results = build_distributed(
+        lambda _run_id: reader, split_series(list_history(open_engine(reader), "mlp")), "builtin"
+    )
     chart = chart_scaling(results)
     assert chart is not None
     go.Figure(chart.figure)
@@ -146,11 +150,13 @@ def test_the_scaling_chart_has_a_line_a_way_from_one_process_on(reader: sqlite3.
     assert chart_scaling(results[-1:]) is None
 
 
-def test_two_configurations_of_one_way_are_two_lines(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_two_configurations_of_one_way_are_two_lines(
+    open_engine: OpenEngine, client: FlaskClient, store: sqlite3.Connection
+) -> None:
     recorded = [event for event in list_distributed() if event.backend and "ddp=" in event.backend]
     add_results(store, "RUN", *recorded, *(replace(event, device="cuda", hardware="H200") for event in recorded))
-    series = split_series(list_history(SqliteEngine(store), "mlp"))
-    chart = chart_scaling(build_distributed(store, series, "builtin"))
+    series = split_series(list_history(open_engine(store), "mlp"))
+    chart = chart_scaling(build_distributed(lambda _run_id: store, series, "builtin"))
     assert chart is not None and len(chart.figure["data"]) == 2
     assert any(line["name"] == "ddp, ddp_optimizer: H200" for line in chart.figure["data"])
     assert "ddp, ddp_optimizer: H200, 2 ranks, by rank" in read_panel(client, "/models/mlp", "distributed")

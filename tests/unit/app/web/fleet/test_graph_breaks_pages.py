@@ -9,7 +9,6 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.reasons import (
     get_reason,
@@ -20,6 +19,7 @@ from compileboard.app.queries.fleet.reasons import (
 )
 from compileboard.app.queries.fleet.runs import MOST_SLOTS, list_slots
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_distinct_break, add_function, add_run, insert
 
 ALL = GRAPH_BREAKS.read_filter({})
@@ -31,8 +31,8 @@ def _listed(client: FlaskClient, query: str = "") -> list[int]:
     return [int(number) for number in re.findall(r'<td class="text"><a href="/graph_breaks/(\d+)"', answer.text)]
 
 
-def test_distinct_breaks_agree_with_their_events(recorded_reader: sqlite3.Connection) -> None:
-    page = list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, limit=1000)
+def test_distinct_breaks_agree_with_their_events(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+    page = list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, limit=1000)
     rows = recorded_reader.execute(
         "select distinct_id, count(*), count(distinct run_id) from graph_breaks group by distinct_id"
     )
@@ -41,10 +41,10 @@ def test_distinct_breaks_agree_with_their_events(recorded_reader: sqlite3.Connec
     }
 
 
-def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
-    page = list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, limit=1000)
-    slots = list_slots(SqliteEngine(recorded_reader), ALL.runs)
-    trends = get_reason_trends(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL)
+def test_the_summary_is_the_sum_of_the_list(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+    page = list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, limit=1000)
+    slots = list_slots(open_engine(recorded_reader), ALL.runs)
+    trends = get_reason_trends(open_engine(recorded_reader), GRAPH_BREAKS, ALL)
     summary, cells = trends.summary, trends.grid
     total = recorded_reader.execute("select count(*), count(distinct run_id) from graph_breaks").fetchone()
     assert (summary.break_count, summary.run_count) == tuple(total)
@@ -57,13 +57,15 @@ def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection)
 
 @pytest.mark.parametrize("order", GRAPH_BREAKS.orders)
 @pytest.mark.parametrize("way", ["", ".asc"])
-def test_pages_visit_every_break_once_in_order(recorded_reader: sqlite3.Connection, order: str, way: str) -> None:
-    whole = list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, sort=order + way, limit=1000).rows
+def test_pages_visit_every_break_once_in_order(
+    open_engine: OpenEngine, recorded_reader: sqlite3.Connection, order: str, way: str
+) -> None:
+    whole = list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, sort=order + way, limit=1000).rows
     keys = [getattr(graph_break, GRAPH_BREAKS.orders[order]) for graph_break in whole]
     assert keys == sorted(keys, reverse=not way)
     cursor, seen = None, []
     while True:
-        page = list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, sort=order + way, cursor=cursor, limit=7)
+        page = list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, sort=order + way, cursor=cursor, limit=25)
         seen += [row.id for row in page.rows]
         cursor = page.next
         if cursor is None:
@@ -106,10 +108,12 @@ def test_each_filter_lets_its_breaks_through(
     assert _listed(client, query) == [seeded[number] for number in which]
 
 
-def test_a_filter_of_runs_counts_in_those_runs_alone(reader: sqlite3.Connection, seeded: tuple[int, int]) -> None:
+def test_a_filter_of_runs_counts_in_those_runs_alone(
+    open_engine: OpenEngine, reader: sqlite3.Connection, seeded: tuple[int, int]
+) -> None:
     for suite, count in (("a", 3), ("b", 3), (None, 6)):
         selection = GRAPH_BREAKS.read_filter({"suite": suite} if suite else {})
-        reasons = list_reasons(SqliteEngine(reader), GRAPH_BREAKS, selection).rows
+        reasons = list_reasons(open_engine(reader), GRAPH_BREAKS, selection).rows
         assert {graph_break.id: graph_break.break_count for graph_break in reasons}[format_id(seeded[0])] == count
 
 
@@ -130,12 +134,12 @@ def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence:
 
 
 def test_one_break_has_its_runs_history_and_events(
-    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+    open_engine: OpenEngine, recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
-    for row in list_reasons(SqliteEngine(recorded_reader), GRAPH_BREAKS, ALL, limit=5).rows:
-        reason = get_reason(SqliteEngine(recorded_reader), GRAPH_BREAKS, parse_id(row.id))
+    for row in list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, limit=5).rows:
+        reason = get_reason(open_engine(recorded_reader), GRAPH_BREAKS, parse_id(row.id))
         assert reason == row
-        runs = list_affected_runs(SqliteEngine(recorded_reader), GRAPH_BREAKS, parse_id(row.id), limit=500).rows
+        runs = list_affected_runs(open_engine(recorded_reader), GRAPH_BREAKS, parse_id(row.id), limit=500).rows
         assert sum(run.count for run in runs) == row.break_count
         text = recorded_client.get(f"/graph_breaks/{row.id}").text
         assert all(f"/runs/{run.id}" in text for run in runs)
@@ -143,10 +147,10 @@ def test_one_break_has_its_runs_history_and_events(
 
 
 def test_history_has_a_zero_where_it_did_not_come(
-    reader: sqlite3.Connection, store: sqlite3.Connection, seeded: tuple[int, int]
+    open_engine: OpenEngine, reader: sqlite3.Connection, store: sqlite3.Connection, seeded: tuple[int, int]
 ) -> None:
     add_run(store, "R2", suite="b", started_us=START_US + 2)
-    history = list_history(SqliteEngine(reader), GRAPH_BREAKS, seeded[1])
+    history = list_history(open_engine(reader), GRAPH_BREAKS, seeded[1])
     assert [(point.run_id, point.count) for point in history] == [("R1", 1), ("R2", 0)]
 
 
@@ -158,26 +162,30 @@ def test_a_break_whose_runs_are_gone_is_not_found(client: FlaskClient, seeded: t
     assert "its runs may have been deleted" in answer.text
 
 
-def test_a_breaks_history_has_the_runs_without_a_suite_that_do_not_have_it(store: sqlite3.Connection) -> None:
+def test_a_breaks_history_has_the_runs_without_a_suite_that_do_not_have_it(
+    open_engine: OpenEngine, store: sqlite3.Connection
+) -> None:
     distinct = add_distinct_break(store, "print")
     for day, (name, suite, count) in enumerate([("a", None, 2), ("a", None, 0), ("b", None, 0), ("a", "nightly", 0)]):
         add_run(store, f"R{day}", name=name, suite=suite, started_us=START_US + day)
         if count:
             insert(store, "run_breaks", run_id=f"R{day}", distinct_id=distinct, break_count=count, compile_us=1)
-    history = list_history(SqliteEngine(store), GRAPH_BREAKS, distinct)
+    history = list_history(open_engine(store), GRAPH_BREAKS, distinct)
     assert [(point.run_id, point.count) for point in history] == [("R0", 2), ("R1", 0)], (
         "the same name and no suite, no other"
     )
 
 
-def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(store: sqlite3.Connection) -> None:
+def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(
+    open_engine: OpenEngine, store: sqlite3.Connection
+) -> None:
     distinct = add_distinct_break(store, "print")
     for number in range(2 * MOST_SLOTS):
         add_run(store, f"R{number:03}", started_us=START_US + number)
         if number < 3:  # 4 + 4 in the first two runs, 4 + 0 in the next two
             insert(store, "run_breaks", run_id=f"R{number:03}", distinct_id=distinct, break_count=4, compile_us=1)
-    slots = list_slots(SqliteEngine(store), ALL.runs)
+    slots = list_slots(open_engine(store), ALL.runs)
     assert [slot.run_count for slot in slots] == [2] * MOST_SLOTS
-    cells = get_reason_trends(SqliteEngine(store), GRAPH_BREAKS, ALL).grid
+    cells = get_reason_trends(open_engine(store), GRAPH_BREAKS, ALL).grid
     assert cells.line(format_id(distinct)) == [4.0, 2.0] + [0.0] * (MOST_SLOTS - 2)
     assert cells.kinds[0].trend == cells.line(format_id(distinct))

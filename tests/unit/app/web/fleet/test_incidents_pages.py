@@ -92,6 +92,13 @@ def test_pages_have_every_incident_once(client: FlaskClient, store: sqlite3.Conn
 
 
 @pytest.mark.usefixtures("stored")
+def test_the_bar_counts_open_incidents(client: FlaskClient, reader: sqlite3.Connection) -> None:
+    open_count = count_incidents(reader).open_count
+    assert open_count and f'title="{open_count} open incident' in client.get("/incidents").text
+    assert "nav__count" not in client.get("/login").text, "what reads no database counts nothing"
+
+
+@pytest.mark.usefixtures("stored")
 def test_counts_and_series_come_from_one_statement_each(reader: sqlite3.Connection) -> None:
     counts = count_incidents(reader)
     assert (counts.incident_count, counts.open_count, counts.unconfirmed_count) == (8, 4, 1)

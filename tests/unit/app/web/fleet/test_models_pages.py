@@ -14,7 +14,6 @@ from compileboard.app.analysis.models.series import split_series
 from compileboard.app.charts.base import MAX_CHART_BYTES
 from compileboard.app.charts.models import chart_history
 from compileboard.app.charts.repeats import chart_repeats
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.models import list_history
 from tests.unit.app.benched import (
     ACCURACY,
@@ -28,6 +27,7 @@ from tests.unit.app.benched import (
     bench_suite,
     measure,
 )
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import add_run
 from tests.unit.app.web.test_hostile_text import _Seen
 
@@ -270,8 +270,8 @@ def test_runs_and_a_runs_summary_count_its_results(client: FlaskClient) -> None:
 
 
 @pytest.mark.usefixtures("suite")
-def test_charts_are_what_plotly_takes_and_small(reader: sqlite3.Connection) -> None:
-    (series,) = split_series(list_history(SqliteEngine(reader), "Breaky"))
+def test_charts_are_what_plotly_takes_and_small(open_engine: OpenEngine, reader: sqlite3.Connection) -> None:
+    (series,) = split_series(list_history(open_engine(reader), "Breaky"))
     charts = chart_history(series.points, ["/models/Breaky"] * 3)
     repeats = chart_repeats({"eager": [1.0, 1.1, 1.05], "compiled": [0.5, 0.5, 0.5]})
     assert repeats is not None

@@ -17,11 +17,11 @@ from flask.testing import FlaskClient
 
 from compileboard.app.charts import recorded as charts
 from compileboard.app.charts.base import MAX_CHART_BYTES, Chart
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet import overview
 from compileboard.app.queries.fleet.runs import STATES
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.causes import load_causes
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run, insert
 
 HOUR_US = 3_600_000_000
@@ -58,17 +58,19 @@ def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_rea
         assert facts[label] == str(recorded_reader.execute(f"select count(*) from {table}").fetchone()[0]), label
 
 
-def test_rankings_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
-    top = overview.list_top_breaks(SqliteEngine(recorded_reader), limit=500)
+def test_rankings_are_those_of_the_rows(
+    open_engine: OpenEngine, recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
+    top = overview.list_top_breaks(open_engine(recorded_reader), limit=500)
     rows = recorded_reader.execute("select distinct_id, count(*) from graph_breaks group by distinct_id").fetchall()
     counts = {format_id(key): n for key, n in rows}
     assert {graph_break.distinct_id: graph_break.break_count for graph_break in top} == counts
-    functions = overview.list_top_functions(SqliteEngine(recorded_reader), limit=500)
+    functions = overview.list_top_functions(open_engine(recorded_reader), limit=500)
     rows = recorded_reader.execute("select function_id, count(*) from recompiles group by function_id").fetchall()
     assert {function.function_id: function.recompile_count for function in functions} == {
         format_id(key): n for key, n in rows if key
     }
-    causes = overview.list_top_causes(SqliteEngine(recorded_reader), limit=500)
+    causes = overview.list_top_causes(open_engine(recorded_reader), limit=500)
     assert sum(cause.recompile_count for cause in causes) == sum(function.recompile_count for function in functions)
     text = html.unescape(recorded_client.get("/").text)
     assert all(f"/graph_breaks/{graph_break.distinct_id}" in text for graph_break in top[:3])
@@ -93,9 +95,11 @@ def test_an_empty_database_shows_both_commands(client: FlaskClient) -> None:
     assert "application/json" not in text
 
 
-def test_every_point_is_in_the_table_twin(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+def test_every_point_is_in_the_table_twin(
+    open_engine: OpenEngine, recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
     text = recorded_client.get("/trends").text
-    points = overview.list_trend(SqliteEngine(recorded_reader))
+    points = overview.list_trend(open_engine(recorded_reader))
     figure = _figures(text)["recompiles-chart"]
     drawn = [value for trace in figure["data"] if "markers" in trace["mode"] for value in trace["y"]]
     assert sorted(drawn) == sorted(point.recompile_count for point in points)
@@ -163,8 +167,8 @@ def test_a_lone_bar_does_not_fill_its_chart() -> None:
     assert "range" not in charts.chart_runs(_points(1, 1000)).figure["layout"]["xaxis"]
 
 
-def test_counts_of_runs_add_up(recorded_reader: sqlite3.Connection) -> None:
-    for points in (_points(3, 200), overview.list_trend(SqliteEngine(recorded_reader))):
+def test_counts_of_runs_add_up(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+    for points in (_points(3, 200), overview.list_trend(open_engine(recorded_reader))):
         figure = charts.chart_runs(points).figure
         assert sum(sum(trace["y"]) for trace in figure["data"]) == len(points)
 
@@ -188,11 +192,13 @@ def test_chart_of_runs_has_every_state() -> None:
     assert len({trace["meta"]["color"] for trace in figure["data"]}) == len(STATES) + 1
 
 
-def test_runs_with_failures_have_a_colour_of_their_own(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_runs_with_failures_have_a_colour_of_their_own(
+    open_engine: OpenEngine, client: FlaskClient, store: sqlite3.Connection
+) -> None:
     add_run(store, "R1")
     add_run(store, "R2", totals={"failed_result_count": 1})
     add_run(store, "R3", state="failed", totals={"failure_count": 1})
-    chart = charts.chart_runs(overview.list_trend(SqliteEngine(store)))
+    chart = charts.chart_runs(overview.list_trend(open_engine(store)))
     assert [(trace["name"], trace["y"]) for trace in chart.figure["data"]] == [
         ("finished", [1]),
         ("finished, with failures", [1]),
@@ -201,13 +207,13 @@ def test_runs_with_failures_have_a_colour_of_their_own(client: FlaskClient, stor
 
 
 def test_a_cause_is_present_if_the_newest_run_of_its_name_has_it(
-    client: FlaskClient, store: sqlite3.Connection
+    open_engine: OpenEngine, client: FlaskClient, store: sqlite3.Connection
 ) -> None:
     add_break(store, "fixed", in_runs=[("R1", "train", START_US)])
     add_break(store, "left", in_runs=[("R3", "serve", START_US + 2)])
     add_run(store, "R2", name="train", started_us=START_US + 1)
     add_run(store, "R4", name="serve", started_us=START_US + 3, state="running")
-    top = {row.reason: row.is_present for row in overview.list_top_breaks(SqliteEngine(store))}
+    top = {row.reason: row.is_present for row in overview.list_top_breaks(open_engine(store))}
     assert top == {"fixed": False, "left": True}
 
 

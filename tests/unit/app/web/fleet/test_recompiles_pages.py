@@ -9,27 +9,27 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.reasons import get_reason, get_reason_trends, list_affected_runs, list_reasons
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.store.causes import load_causes
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_function, add_run, insert
 
 ALL = RECOMPILES.read_filter({})
 
 
-def test_causes_agree_with_their_guard_failures(recorded_reader: sqlite3.Connection) -> None:
-    causes = list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
+def test_causes_agree_with_their_guard_failures(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+    causes = list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
     rows = recorded_reader.execute("select cause_id, sum(position = 0), count(*) from guard_failures group by cause_id")
     expected = {format_id(key): (newest, every) for key, newest, every in rows}
     assert {cause.id: (cause.recompile_count, cause.guard_failure_count) for cause in causes} == expected
 
 
-def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection) -> None:
-    causes = list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
-    trends = get_reason_trends(SqliteEngine(recorded_reader), RECOMPILES, ALL)
+def test_the_summary_is_the_sum_of_the_list(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+    causes = list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
+    trends = get_reason_trends(open_engine(recorded_reader), RECOMPILES, ALL)
     summary, cells = trends.summary, trends.grid
     total = recorded_reader.execute("select count(*), count(distinct run_id) from recompiles").fetchone()
     assert (summary.recompile_count, summary.run_count) == tuple(total)
@@ -42,13 +42,15 @@ def test_the_summary_is_the_sum_of_the_list(recorded_reader: sqlite3.Connection)
 
 @pytest.mark.parametrize("order", RECOMPILES.orders)
 @pytest.mark.parametrize("way", ["", ".asc"])
-def test_pages_visit_every_cause_once_in_order(recorded_reader: sqlite3.Connection, order: str, way: str) -> None:
-    whole = list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, sort=order + way, limit=1000).rows
+def test_pages_visit_every_cause_once_in_order(
+    open_engine: OpenEngine, recorded_reader: sqlite3.Connection, order: str, way: str
+) -> None:
+    whole = list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, sort=order + way, limit=1000).rows
     keys = [getattr(cause, RECOMPILES.orders[order]) for cause in whole]
     assert keys == sorted(keys, reverse=not way)
     cursor, seen = None, []
     while True:
-        page = list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, sort=order + way, cursor=cursor, limit=7)
+        page = list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, sort=order + way, cursor=cursor, limit=25)
         seen += [row.id for row in page.rows]
         cursor = page.next
         if cursor is None:
@@ -117,13 +119,13 @@ def _list_causes(reader: sqlite3.Connection, run_id: str, reason_id: str) -> lis
 
 
 def test_one_cause_has_its_runs_values_and_fixes(
-    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+    open_engine: OpenEngine, recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
-    for row in list_reasons(SqliteEngine(recorded_reader), RECOMPILES, ALL, limit=5).rows:
-        reason = get_reason(SqliteEngine(recorded_reader), RECOMPILES, parse_id(row.id))
+    for row in list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, limit=5).rows:
+        reason = get_reason(open_engine(recorded_reader), RECOMPILES, parse_id(row.id))
         assert reason is not None
         assert (reason.recompile_count, reason.run_count) == (row.recompile_count, row.run_count)
-        runs = list_affected_runs(SqliteEngine(recorded_reader), RECOMPILES, parse_id(row.id), limit=500).rows
+        runs = list_affected_runs(open_engine(recorded_reader), RECOMPILES, parse_id(row.id), limit=500).rows
         assert sum(run.count for run in runs) == row.recompile_count
         text = html.unescape(recorded_client.get(f"/recompiles/{row.id}").text)
         fixes = [fix.title for cause in _list_causes(recorded_reader, runs[0].id, row.id) for fix in cause.fixes]

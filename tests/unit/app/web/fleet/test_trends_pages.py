@@ -17,11 +17,11 @@ from compileboard.app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME
 from compileboard.app.analysis.trends.lines import TrendLine, TrendPoint, build_suite_line, lay_out
 from compileboard.app.charts.base import MAX_CHART_BYTES
 from compileboard.app.charts.trends import MOST_TABLE_ROWS, chart_metric, list_table_rows, share_runs
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.trends import TrendFilter, list_summaries, list_trend_runs
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from tests.unit.app.analysis.trends.test_trend_lines import make_runs
 from tests.unit.app.benched import BREAK_ID, FUNCTION_ID, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.web.fleet.test_overview import _figures
 from tests.unit.app.web.test_hostile_text import _Seen
@@ -169,15 +169,17 @@ def test_the_axis_of_nearly_equal_values_is_not_of_their_last_digits(
     assert go.Figure(chart.figure) and chart.figure["layout"]["yaxis"].get("range") == expected
 
 
-def test_the_mean_of_fewer_models_says_that_some_failed(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+def test_the_mean_of_fewer_models_says_that_some_failed(
+    open_engine: OpenEngine, store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
     failed = measure(model="b", status="failed", reason="OOM", values={}, repeats={})
     add_results(store, "R1", measure(model="a"), measure(model="b"), started_us=START_US)
     add_results(store, "R2", measure(model="a"), failed, started_us=START_US + DAY_US)
     line = build_suite_line(
-        SUMMARY_BY_NAME["graph_breaks_per_model"], list_summaries(SqliteEngine(reader), TrendFilter(), "hud")
+        SUMMARY_BY_NAME["graph_breaks_per_model"], list_summaries(open_engine(reader), TrendFilter(), "hud")
     )
     assert [point.note for point in line.points] == ["1 of 2 models failed", None]
-    laid = lay_out(list_trend_runs(SqliteEngine(reader), ["R1", "R2"]), "date")
+    laid = lay_out(list_trend_runs(open_engine(reader), ["R1", "R2"]), "date")
     (trace,) = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c").figure["data"]
     assert trace["hovertext"] == ["", "1 of 2 models failed<br>"]
 

@@ -93,7 +93,7 @@ def test_a_miss_is_compared_with_keys_of_its_own_function_alone(explored_reader:
         for run_id, lookup_id, _compile_id in _misses(explored_reader, cache):
             lookup = get_lookup(explored_reader, run_id, lookup_id)
             assert lookup is not None
-            earlier = list_earlier(explored_reader, lookup, [run_id])
+            earlier = list_earlier(lambda _run_id: explored_reader, lookup, [run_id])
             assert {row.function_id for row in earlier} <= {lookup.function_id}
 
 

@@ -7,14 +7,14 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.overview import list_series, list_trend
 from compileboard.app.queries.fleet.series import list_point_runs, list_series_names
 from compileboard.app.queries.newest import RecorderClock, get_newest_run_id
-from compileboard.app.queries.sides import BEFORE_SQL
+from compileboard.app.queries.sides import near_sql
 from compileboard.collectors.cli.listing import list_text
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.dashboard.trials import Trial, save_trial
+from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run, insert
 
 HOUR_US = 3_600_000_000
@@ -33,17 +33,20 @@ def runs(store: sqlite3.Connection) -> None:
     save_trial(store, Trial(id="X", run_id="R2", base_run_id="T1", new_run_id="T2", **words, **ends))
 
 
-def test_the_newest_run_is_no_trial(store):
-    assert get_newest_run_id(SqliteEngine(store), RecorderClock(START_US)) == "R2"
+def test_the_newest_run_is_no_trial(open_engine: OpenEngine, store):
+    assert get_newest_run_id(open_engine(store), RecorderClock(START_US)) == "R2"
 
 
-def test_no_trial_is_compared_with_by_itself(store):
+def test_no_trial_is_compared_with_by_itself(open_engine: OpenEngine, store):
     values = {"run_id": "T2", "alive_since_us": START_US}
-    assert [row["id"] for row in SqliteEngine(store).rows(BEFORE_SQL, values)] == ["R2", "R1"]
+    assert [row["id"] for row in open_engine(store).rows(near_sql(is_before=True, is_alike=False), values)] == [
+        "R2",
+        "R1",
+    ]
 
 
-def test_trends_and_incidents_have_no_trials(store):
-    engine = SqliteEngine(store)
+def test_trends_and_incidents_have_no_trials(open_engine: OpenEngine, store):
+    engine = open_engine(store)
     assert {run.id for run in list_point_runs(engine)} == {"R1", "R2"}
     assert [point.run_id for point in list_trend(engine)] == ["R1", "R2"]
     assert [series.run_count for series in list_series(engine)] == [2]

@@ -1,14 +1,15 @@
-"""Repros across runs: failures by fingerprint, and the repros of a run or of a failure."""
+"""Repros, which the board has of every run: failures by fingerprint, and the repros of a run or of a failure."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.app.queries import fields
-from compileboard.app.queries.engine import Engine, Row, get_row
+from compileboard.app.queries.engine import Row, SqliteEngine, get_row
 from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.schema import one_of
@@ -168,12 +169,6 @@ where r.id = :id
   )
 group by r.id
 """
-COUNT_SQL = """
-select count(*) as repro_count
-from repros as r
-where r.run_id = :run_id
-  and r.state = 'captured'
-"""
 
 
 def failures_sql(order: str, up: bool, given: Sequence[str], after: bool) -> str:
@@ -200,8 +195,12 @@ limit :limit
 """  # noqa: S608  own texts only
 
 
+def _rows(board: sqlite3.Connection, sql: str, values: Mapping[str, Any]) -> list[Row]:
+    return SqliteEngine(board).rows(sql, values)
+
+
 def list_failures(
-    engine: Engine,
+    board: sqlite3.Connection,
     selected: FailureFilter = FailureFilter(),
     *,
     sort: str | None = None,
@@ -221,19 +220,19 @@ def list_failures(
     values |= {"limit": limit + 1}
     if after is not None:
         values |= {"after_key": after[0], "after_id": after[1]}
-    page = make_page(engine.rows(sql, values), limit, lambda row: (row[ORDERS[order]], row["fingerprint"]))
-    return Page(tuple(_describe(engine, page.rows)), page.next)
+    page = make_page(_rows(board, sql, values), limit, lambda row: (row[ORDERS[order]], row["fingerprint"]))
+    return Page(tuple(_describe(board, page.rows)), page.next)
 
 
-def get_failure(engine: Engine, fingerprint: str) -> DistinctFailure | None:
+def get_failure(board: sqlite3.Connection, fingerprint: str) -> DistinctFailure | None:
     """Return one failure; None where no repro has it."""
     sql = failures_sql(DEFAULT_ORDER, False, (), False).replace(
         "where r.state", "where r.fingerprint = :fingerprint\n  and r.state", 1
     )
-    return next(iter(_describe(engine, engine.rows(sql, {"fingerprint": fingerprint, "limit": 1}))), None)
+    return next(iter(_describe(board, _rows(board, sql, {"fingerprint": fingerprint, "limit": 1}))), None)
 
 
-def _describe(engine: Engine, rows: Sequence[Row]) -> list[DistinctFailure]:
+def _describe(board: sqlite3.Connection, rows: Sequence[Row]) -> list[DistinctFailure]:
     """Describe each group by its newest repro, and by what all of its repros have."""
     if not rows:
         return []
@@ -241,14 +240,14 @@ def _describe(engine: Engine, rows: Sequence[Row]) -> list[DistinctFailure]:
     values = {"fingerprints": fingerprints, "limit": _MOST_VARIANTS}
     versions: dict[str, dict[str, None]] = defaultdict(dict)
     devices: dict[str, dict[str, None]] = defaultdict(dict)
-    for row in engine.rows(VARIANTS_SQL, values):
+    for row in _rows(board, VARIANTS_SQL, values):
         versions[row["fingerprint"]][row["torch_version"]] = None
         devices[row["fingerprint"]][row["device"]] = None
-    smallest = {row["fingerprint"]: row for row in engine.rows(SMALLEST_SQL, values)}  # the last one wins
+    smallest = {row["fingerprint"]: row for row in _rows(board, SMALLEST_SQL, values)}  # the last one wins
     failures = []
     for row in rows:
         key = row["fingerprint"]
-        (shown,) = engine.rows(NEWEST_SQL, {"fingerprint": key, "last_us": row["last_us"]})
+        (shown,) = _rows(board, NEWEST_SQL, {"fingerprint": key, "last_us": row["last_us"]})
         minimal = smallest.get(key)
         failures.append(
             DistinctFailure(
@@ -265,7 +264,7 @@ def _describe(engine: Engine, rows: Sequence[Row]) -> list[DistinctFailure]:
 
 
 def list_repros(
-    engine: Engine,
+    board: sqlite3.Connection,
     *,
     run_id: str | None = None,
     fingerprint: str | None = None,
@@ -292,14 +291,14 @@ def list_repros(
         "limit": limit + 1,
     }
     condition = "\n  and ".join(text for text, value in conditions.items() if value is not None)
-    rows = engine.rows(REPROS_SQL.format(condition=condition), values)
+    rows = _rows(board, REPROS_SQL.format(condition=condition), values)
     page = make_page(rows, limit, lambda row: (row["time_us"], row["id"]))
-    minimal = _list_minimal(engine, [row["id"] for row in page.rows])
+    minimal = _list_minimal(board, [row["id"] for row in page.rows])
     return page.map(lambda row: _make_repro(row, minimal))
 
 
-def _list_minimal(engine: Engine, ids: Sequence[int]) -> Mapping[int, int]:
-    rows = engine.rows(MINIMAL_SQL, {"ids": ids, "limit": len(ids)}) if ids else []
+def _list_minimal(board: sqlite3.Connection, ids: Sequence[int]) -> Mapping[int, int]:
+    rows = _rows(board, MINIMAL_SQL, {"ids": ids, "limit": len(ids)}) if ids else []
     return {row["repro_id"]: row["node_count"] for row in rows}
 
 
@@ -308,22 +307,17 @@ def _make_repro(row: Row, minimal: Mapping[int, int]) -> ReproRow:
     return ReproRow(**values | {"id": format_id(values["id"]), "minimal_node_count": minimal.get(values["id"])})
 
 
-def get_repro(engine: Engine, repro_id: str) -> ReproRow | None:
+def get_repro(board: sqlite3.Connection, repro_id: str) -> ReproRow | None:
     """Return one repro; None where there is none of that whole id."""
     values = {"id": parse_id(repro_id), "after_us": None, "after_id": None, "limit": 1}
-    row = get_row(engine, REPROS_SQL.format(condition="r.id = :id"), values)
-    return None if row is None else _make_repro(row, _list_minimal(engine, [row["id"]]))
+    row = get_row(SqliteEngine(board), REPROS_SQL.format(condition="r.id = :id"), values)
+    return None if row is None else _make_repro(row, _list_minimal(board, [row["id"]]))
 
 
-def find_failure(engine: Engine, repro_id: str) -> int | None:
+def find_failure(connection: sqlite3.Connection, repro_id: str) -> int | None:
     """Return the failure of its run that a repro belongs to; None where none was recorded."""
-    row = get_row(engine, FAILURE_SQL, {"id": parse_id(repro_id)})
+    row = get_row(SqliteEngine(connection), FAILURE_SQL, {"id": parse_id(repro_id)})
     return None if row is None else int(row["id"])
-
-
-def count_repros(engine: Engine, run_id: str) -> int:
-    """Count a run's repros."""
-    return int(engine.rows(COUNT_SQL, {"run_id": run_id})[0]["repro_count"])
 
 
 @dataclass(frozen=True)
@@ -334,7 +328,7 @@ class ReproChoices:
     devices: Sequence[str] = field(default_factory=tuple)
 
 
-def list_choices(engine: Engine) -> ReproChoices:
+def list_choices(board: sqlite3.Connection) -> ReproChoices:
     """List versions of torch and devices that have repros."""
-    rows = engine.rows(CHOICES_SQL, {"limit": 500})
+    rows = _rows(board, CHOICES_SQL, {"limit": 500})
     return ReproChoices(*(sorted({row[name] for row in rows} - {None}) for name in ("torch_version", "device")))

@@ -1,0 +1,177 @@
+"""What the second engine is told of runs: their things and roll-ups, then their rows; and of commits.
+
+A run's things come first, then its roll-ups under a number that none had before, then its row, which names the
+number: that is the commit. What a failed attempt left is named by nobody. Everything here may be done again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compileboard.app.engines.client import SETTINGS
+from compileboard.app.engines.publication.snapshot import ROLLUPS, RUN_NAMES, THINGS, RunSnapshot, list_columns
+from compileboard.collectors.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+_TABLES = {"series": "series_rows"} | {table: f"{table}_rows" for table in ROLLUPS}
+# An import may be of years. On a cluster a row is on a majority of its servers, or the insert fails.
+_INSERT: dict[str, Any] = {
+    "max_partitions_per_insert_block": 0,
+    "distributed_foreground_insert": 1,
+    "insert_quorum": "auto",
+    "insert_quorum_parallel": 0,
+}
+_AT_ONCE = 2_000  # of ids in one statement: a field of a request has at most 128 KiB
+# What tells a thing from another of the same id: the columns after it.
+_CONTENT = {"functions": 2, "distinct_breaks": 1, "recompile_causes": 1, "series": 10}
+_RESULT_NAMES = ("id", "run_id", *ROLLUPS["results"][1:])
+_MEASURED = "select arrayJoin(arrayZip({series_ids:Array(Int64)}, {experiments:Array(String)})) as measured"
+_NEWEST_SQL = f"""
+insert into newest_results ({", ".join(_RESULT_NAMES)}, version, is_deleted)
+select {", ".join(_RESULT_NAMES)}, {{version:Int64}}, 0
+from results
+where (series_id, experiment, time_us, id) in (
+  select series_id, experiment, (max((time_us, id)) as newest).1, newest.2
+  from results
+  where (series_id, experiment) in ({_MEASURED})
+  group by series_id, experiment
+)
+"""  # noqa: S608  own names only
+_GONE_SQL = f"""
+insert into newest_results (series_id, experiment, version, is_deleted)
+select series_id, experiment, {{version:Int64}}, 1
+from newest_results
+where (series_id, experiment) in ({_MEASURED})
+  and version < {{version:Int64}}
+"""  # noqa: S608
+_NEWEST_OF_RUNS_SQL = """
+select series_id, experiment
+from newest_results
+where run_id in {run_ids:Array(String)}
+"""
+_COMMIT_NAMES = ("hash", "parent_hash", "time_us", "author", "subject")
+_COMMIT_STATE_SQL = "select count(*), count(parent_hash), coalesce(sum(time_us % 1000003), 0) from commits"
+_COMMITS_SQL = f"select {', '.join(_COMMIT_NAMES)} from commits"  # noqa: S608  own names
+_KNOWN_COMMITS_SQL = "select hash, parent_hash from commits"
+
+
+class IdClash(StoreError):
+    """Two things of one id: nothing of the run is published."""
+
+
+def insert_run(client: Client, snapshot: RunSnapshot, pub: int) -> None:
+    """Publish one run whole under a number that is larger than any before.
+
+    Raises: IdClash if something else has the id of one of its things.
+    """
+    for clash in find_clashes(client, [snapshot]).values():
+        raise clash
+    insert_things(client, [snapshot], pub)
+    insert_rollups(client, [(snapshot, pub)])
+    insert_rows(client, [(snapshot, pub, pub)])
+    renew_newest(client, [snapshot.run_id], list_measured(snapshot), pub)
+
+
+def find_clashes(client: Client, snapshots: Sequence[RunSnapshot]) -> dict[str, IdClash]:
+    """Find the runs with a thing whose id is of something else there, or of another of these runs."""
+    clashes: dict[str, IdClash] = {}
+    for table, names in THINGS.items():
+        names = names[: 1 + _CONTENT[table]]
+        sql = f"select {', '.join(names)} from {_TABLES.get(table, table)} where id in {{ids:Array(Int64)}}"  # noqa: S608
+        ids = sorted({row[0] for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())})
+        known: dict[int, tuple[Any, ...]] = {}
+        for some in _slice(ids):
+            rows = client.query(sql, parameters={"ids": some}, settings=SETTINGS).result_rows
+            known |= {row[0]: tuple(row) for row in rows}
+        for snapshot in snapshots:
+            for row in (snapshot.things or {}).get(table, ()):
+                content = row[: len(names)]
+                if known.setdefault(row[0], content) != content:
+                    clashes[snapshot.run_id] = IdClash(
+                        f"run {snapshot.run_id} is not published: in {table} the id {row[0]} is of "
+                        f"{known[row[0]][1:]!r}, and would be of {content[1:]!r} too. Report this."
+                    )
+    return clashes
+
+
+def insert_things(client: Client, snapshots: Sequence[RunSnapshot], version: int) -> None:
+    """Add the things that runs name."""
+    for table, names in THINGS.items():
+        things = {row[0]: row for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())}
+        if things:
+            _insert(
+                client, _TABLES.get(table, table), [(*row, version) for row in things.values()], (*names, "version")
+            )
+
+
+def insert_rollups(client: Client, published: Iterable[tuple[RunSnapshot, int]]) -> None:
+    """Add the roll-ups of runs, each under its number; nothing counts yet."""
+    rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in ROLLUPS}
+    for snapshot, pub in published:
+        month, started_us = snapshot.month, snapshot.get("started_us")
+        for table, values in (snapshot.rollups or {}).items():
+            key = (month, pub, snapshot.run_id) if table == "results" else (month, pub, started_us, snapshot.run_id)
+            rows[table] += [(*key, *row) for row in values]
+    for table, values in rows.items():
+        if values:
+            _insert(client, _TABLES[table], values, list_columns(table))
+
+
+def insert_rows(client: Client, published: Iterable[tuple[RunSnapshot, int, int]]) -> None:
+    """Write the rows of runs, each with the number of its roll-ups and its own: from now on they count."""
+    rows = [(*snapshot.run, snapshot.tags, pub, version, 0) for snapshot, pub, version in published]
+    _insert(client, "runs", rows, (*RUN_NAMES, "tags", "pub", "version", "is_deleted"))
+
+
+def remove_runs(client: Client, removed: Sequence[tuple[str, int]]) -> None:
+    """Let runs, each with the number of its removal, count no longer."""
+    _insert(client, "runs", [(run_id, version, 1) for run_id, version in removed], ("id", "version", "is_deleted"))
+    renew_newest(client, [run_id for run_id, _version in removed], (), max(version for _run_id, version in removed))
+
+
+def list_measured(snapshot: RunSnapshot) -> set[tuple[int, str]]:
+    """Return the series and experiments that a run has results of."""
+    names = ROLLUPS["results"]
+    series, experiment = names.index("series_id"), names.index("experiment")
+    return {(row[series], row[experiment]) for row in (snapshot.rollups or {}).get("results", ())}
+
+
+def renew_newest(client: Client, run_ids: Sequence[str], measured: Iterable[tuple[int, str]], version: int) -> None:
+    """Find the newest result anew of what some runs measured, and of what theirs was the newest of."""
+    keys = set(measured)
+    for some_ids in _slice(run_ids):
+        rows = client.query(_NEWEST_OF_RUNS_SQL, parameters={"run_ids": some_ids}, settings=SETTINGS).result_rows
+        keys |= {(series_id, experiment) for series_id, experiment in rows}
+    for some in _slice(sorted(keys)):
+        series_ids, experiments = zip(*some)
+        values = {"series_ids": list(series_ids), "experiments": list(experiments), "version": version}
+        for sql in (_NEWEST_SQL, _GONE_SQL):
+            client.command(sql, parameters=values, settings=SETTINGS | _INSERT)
+
+
+def _slice(values: Sequence[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(values), _AT_ONCE):
+        yield list(values[start : start + _AT_ONCE])
+
+
+def _insert(client: Client, table: str, rows: Sequence[Sequence[Any]], names: Sequence[str]) -> None:
+    client.insert(table, rows, column_names=list(names), settings=_INSERT)
+
+
+def publish_commits(board: sqlite3.Connection, client: Client, version: int) -> int:
+    """Make the engine's commits those of the board; return how many were not. They are added, or all deleted."""
+    state = tuple(board.execute(_COMMIT_STATE_SQL).fetchone())
+    if tuple(client.query(_COMMIT_STATE_SQL, settings=SETTINGS).result_rows[0]) == state:
+        return 0
+    known: dict[str, Any] = {row[0]: row[1] for row in client.query(_KNOWN_COMMITS_SQL, settings=SETTINGS).result_rows}
+    cursor = board.cursor()
+    cursor.row_factory = None
+    rows = [(*row, version, 0) for row in cursor.execute(_COMMITS_SQL) if known.pop(row[0], row) != row[1]]
+    rows += [(hash_, None, 0, None, None, version, 1) for hash_ in known]
+    if rows:
+        client.insert("commits", rows, column_names=[*_COMMIT_NAMES, "version", "is_deleted"])
+    return len(rows)

@@ -1,0 +1,141 @@
+"""What pages and commands open: the board, the engine across runs, and a run's own detail."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from functools import cache
+from typing import Protocol
+
+from compileboard.app.engines.address import ClickHouseAddress, parse_address, read_password
+from compileboard.app.engines.clickhouse import ClickHouseEngine
+from compileboard.app.engines.client import Clients
+from compileboard.app.engines.run_files import RunFiles
+from compileboard.app.queries.engine import Engine, SqliteEngine
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.sealed.address import EXPECTED
+from compileboard.collectors.store.sealed.files import RunFileMissing
+from compileboard.collectors.store.sealed.rows import SealedRun, get_sealed_run, has_sealed_runs
+
+MOST_OPEN = 128  # files of runs, twice what one side of a comparison has
+
+
+class Store(Protocol):
+    """One store, open for reading: as of one moment, for one request or command."""
+
+    @property
+    def board(self) -> sqlite3.Connection:
+        """Return what has people's words, tokens, incidents, and the runs that are not sealed."""
+
+    @property
+    def engine(self) -> Engine:
+        """Return what has the tables across runs."""
+
+    def open_run(self, run_id: str) -> sqlite3.Connection:
+        """Return a connection with the detail of one run and people's words; it is closed with the store.
+
+        A run that there is none of has the board. Raises: StoreError if its file is damaged or not there.
+        """
+
+    def close(self) -> None:
+        """Close all of it."""
+
+
+class SingleFile:
+    """A store that is one SQLite file."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.board = connection
+        self.engine: Engine = SqliteEngine(connection)
+
+    def open_run(self, run_id: str) -> sqlite3.Connection:
+        """Return the file: it has every run."""
+        return self.board
+
+    def close(self) -> None:
+        """Close the file."""
+        self.board.close()
+
+
+class Folder:
+    """A store whose runs across are in another engine: a board, and a file for each sealed run."""
+
+    def __init__(self, board: sqlite3.Connection, engine: Engine, files: RunFiles) -> None:
+        self.board = board
+        self.engine = engine
+        self._files = files
+        self._runs: dict[str, sqlite3.Connection] = {}
+
+    def open_run(self, run_id: str) -> sqlite3.Connection:
+        """Return a connection with the detail of one run and people's words; of many, those used longest ago close.
+
+        Raises: StoreError if the run is sealed and its file is damaged or not there.
+        """
+        connection = self._runs.pop(run_id, None)
+        if connection is None:
+            sealed = get_sealed_run(self.board, run_id)
+            if sealed is None:
+                return self.board
+            connection = self._open_file(sealed)
+        self._runs[run_id] = connection
+        if len(self._runs) > MOST_OPEN:
+            self._runs.pop(next(iter(self._runs))).close()
+        return connection
+
+    def _open_file(self, sealed: SealedRun) -> sqlite3.Connection:
+        try:
+            return self._files.open(sealed)
+        except RunFileMissing:  # pruned since: its file has another name
+            with closing(open_reader(self._files.board)) as board:
+                newest = get_sealed_run(board, sealed.run_id)
+            if newest is None or newest.file == sealed.file:
+                raise
+            return self._files.open(newest)
+
+    def close(self) -> None:
+        """Close all of it."""
+        self.engine.close()
+        for connection in (*self._runs.values(), self.board):
+            connection.close()
+
+
+def open_store(text: str) -> Store:
+    """Open what `--db` names.
+
+    Raises: StoreError if it is missing, newer, older, locked or not one.
+    """
+    address = parse_address(text)
+    reader = open_reader(address.board)
+    reader.execute("begin")  # one state of the database for all that a page says; nothing is held before it reads
+    if address.clickhouse is None:
+        if has_sealed_runs(reader):
+            reader.close()
+            raise StoreError(
+                f"{address.board} has runs whose detail is in files beside it. Give the address of its folder: "
+                f"--db {EXPECTED}."
+            )
+        return SingleFile(reader)
+    engine = ClickHouseEngine(_share_clients(address.clickhouse, os.getpid()))
+    return Folder(reader, engine, RunFiles(address.board, address.cache))
+
+
+@cache
+def _share_clients(address: ClickHouseAddress, _process_id: int) -> Clients:
+    """Return this process's connections to a database; a forked one makes its own."""
+    return Clients(address, read_password(os.environ))
+
+
+def group_runs(
+    store: Store, run_ids: Iterable[str], *, most_files: int | None = None
+) -> list[tuple[sqlite3.Connection, list[str]]]:
+    """Group runs by the file that has their detail, in the order given; those of more files are left out."""
+    groups: dict[int, tuple[sqlite3.Connection, list[str]]] = {}
+    for run_id in run_ids:
+        if len(groups) == most_files:
+            break
+        connection = store.open_run(run_id)
+        groups.setdefault(id(connection), (connection, []))[1].append(run_id)
+    return list(groups.values())

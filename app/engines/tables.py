@@ -1,0 +1,107 @@
+"""The tables of the second engine: their statements, for one server or for a cluster, and making them.
+
+On a cluster a run is on one shard with all of its rows, so that what counts is decided there: `runs_local` and
+`run_breaks_rows_local` are the tables, `run_breaks_local` is the view of them, and `runs`, `run_breaks_rows` and
+`run_breaks` are asked of all shards. What is of no run (things, months, newest results) is on every server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compileboard.collectors.store.sealed.address import AddressError
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+SHARD_KEYS = {
+    "runs": "id",
+    **dict.fromkeys(("run_breaks_rows", "run_causes_rows", "run_functions_rows", "run_summaries_rows"), "run_id"),
+    "results_rows": "run_id",
+    "run_break_kinds_rows": "pub",  # made on each shard, of the rows that it has
+    "run_cause_kinds_rows": "pub",
+}
+_FILE = Path(__file__).parent / "tables.sql"
+_CREATE = re.compile(r"create (table|view|materialized view) if not exists (\w+)\s*(.*)", re.DOTALL)
+_ENGINE = re.compile(r"\bengine = (\w*MergeTree)(?:\(([^)]*)\))?")
+_SHARDED = re.compile(rf"\b({'|'.join(SHARD_KEYS)})\b")
+_CLUSTER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}|\{cluster\}")
+# Nothing of what the board was told is there is lost with the server's power.
+_DURABLE = "fsync_after_insert = 1, fsync_part_directory = 1"
+
+
+def list_statements(cluster: str | None = None) -> Iterator[str]:
+    """Yield the statements that make the tables, in their order.
+
+    Raises: AddressError if that is no name of a cluster.
+    """
+    if cluster is not None and not _CLUSTER.fullmatch(cluster):
+        raise AddressError(f"cluster={cluster[:80]!r}: expected the name of a cluster, of letters, digits, - and _")
+    text = "\n".join(line for line in _FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("--"))
+    bodies: dict[str, str] = {}
+    for part in text.split(";\n"):
+        created = _CREATE.match(part.strip().removesuffix(";"))
+        if created is None:
+            continue
+        kind, name, body = created.groups()
+        if kind == "table":
+            body = bodies[name] = _make_durable(bodies[body.removeprefix("as ")] if body.startswith("as ") else body)
+        yield from _spread(kind, name, body, cluster) if cluster else (f"create {kind} if not exists {name} {body}",)
+
+
+def _make_durable(body: str) -> str:
+    if _DURABLE in body:
+        return body
+    return f"{body}, {_DURABLE}" if "\nsettings " in body or " settings " in body else f"{body} settings {_DURABLE}"
+
+
+def _spread(kind: str, name: str, body: str, cluster: str) -> Iterator[str]:
+    """Write what makes one table or view on every server of a cluster."""
+    everywhere = f"on cluster '{cluster}'"
+    if kind == "materialized view":
+        own_body = _SHARDED.sub(r"\1_local", body)
+        yield f"create materialized view if not exists {name} {everywhere} {own_body}"
+        return
+    if kind == "view" and not _SHARDED.search(body):
+        yield f"create view if not exists {name} {everywhere} {body}"
+        return
+    if kind == "view":
+        own_body = _SHARDED.sub(r"\1_local", body)
+        yield f"create view if not exists {name}_local {everywhere} {own_body}"
+    elif name in SHARD_KEYS:
+        yield f"create table if not exists {name}_local {everywhere} {_replicate(body, name, '{shard}', '{replica}')}"
+    else:
+        yield f"create table if not exists {name} {everywhere} {_replicate(body, name, 'all', '{shard}-{replica}')}"
+        return
+    key = f", cityHash64({SHARD_KEYS[name]})" if name in SHARD_KEYS else ""
+    yield (
+        f"create table if not exists {name} {everywhere} as {name}_local\n"
+        f"engine = Distributed('{cluster}', currentDatabase(), {name}_local{key})"
+    )
+
+
+def _replicate(body: str, name: str, shard: str, replica: str) -> str:
+    def write(engine: re.Match[str]) -> str:
+        arguments = f", {engine[2]}" if engine[2] else ""
+        return (
+            f"engine = Replicated{engine[1]}('/clickhouse/tables/{shard}/{{database}}/{name}', '{replica}'{arguments})"
+        )
+
+    return _ENGINE.sub(write, body)
+
+
+def name_stored(table: str, cluster: str | None) -> str:
+    """Return what deletes rows of a table: Distributed tables delete none."""
+    return f"{table}_local on cluster '{cluster}'" if cluster and table in SHARD_KEYS else table
+
+
+def create(client: Client, cluster: str | None = None) -> None:
+    """Make the tables and views that are not there yet in a client's database, on every server of a cluster.
+
+    Raises: AddressError if that is no name of a cluster.
+    """
+    for statement in list_statements(cluster):
+        client.command(statement)

@@ -1,0 +1,110 @@
+"""What keeps a folder's engine up with its board: publishing, summing months up, sweeping, sealing."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+
+from compileboard.app.engines.address import ClickHouseAddress, StoreAddress, read_password
+from compileboard.app.engines.client import Clients, EngineAway
+from compileboard.app.engines.publication.passes import Publisher, publish_changes
+from compileboard.app.engines.sealing import seal_ended_runs
+from compileboard.app.engines.setup import prepare_engine
+from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.published_runs import get_numbers, save_outcome
+from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
+
+GATHER_S = 2.0
+SWEEP_EVERY_S = 86_400.0
+SETTLE_EVERY_S = 60.0  # months and sealing wait for ten quiet minutes: they need no haste
+
+
+class Upkeep:
+    """What the process that follows a board remembers of its engine. `problems` are of the newest pass."""
+
+    def __init__(self, address: StoreAddress, engine: ClickHouseAddress) -> None:
+        self._board = address.board
+        self._engine = engine
+        self._reader: sqlite3.Connection | None = None
+        self._version = -1  # of the board, as its reader counts what others write
+        self._published_s = 0.0
+        self._clients: Clients | None = None
+        self._publisher: Publisher | None = None
+        self._settled_s = -SETTLE_EVERY_S
+        self._swept_s = time.monotonic()
+        self.problems: list[str] = []
+
+    def publish_if_written(self) -> None:
+        """Publish where somebody has written into the board since, but gather what comes within two seconds.
+
+        Raises: EngineAway if ClickHouse cannot be reached; StoreError
+        """
+        if self._reader is None:
+            self._reader = open_reader(self._board)
+        version = self._reader.execute("pragma data_version").fetchone()[0]
+        if version != self._version and time.monotonic() - self._published_s >= GATHER_S:
+            self._version = version
+            self.publish()
+
+    def publish(self) -> None:
+        """Publish what of the board has changed.
+
+        Raises: EngineAway if ClickHouse cannot be reached; StoreError
+        """
+        self._published_s = time.monotonic()
+        try:
+            publisher = self._get_publisher()
+        except StoreError as error:
+            self._save_error(error)
+            raise
+        try:
+            outcome = publish_changes(self._board, publisher, time.time_ns() // 1000)
+        except EngineAway:
+            self.close()
+            raise
+        self.problems = [str(error) for error in outcome.refused] if outcome else []
+
+    def settle(self) -> None:
+        """Sum months up, seal runs that ended, and delete what nothing names, where it is time.
+
+        Raises: EngineAway if ClickHouse cannot be reached; StoreError
+        """
+        now_s, now_us = time.monotonic(), time.time_ns() // 1000
+        if now_s - self._settled_s < SETTLE_EVERY_S:
+            return
+        lease = take_lease(self._board, PUBLISH)
+        if lease is not None:
+            with lease, closing(open_writer(self._board, create=False)) as board:
+                publisher = self._get_publisher()
+                publisher.rebuild_months(board, now_us)
+                if now_s - self._swept_s >= SWEEP_EVERY_S:
+                    publisher.sweep(board, now_us)
+                    self._swept_s = now_s
+        self.problems += seal_ended_runs(self._board, now_us=now_us).problems
+        self._settled_s = now_s
+
+    def _save_error(self, error: StoreError) -> None:
+        """Save for pages that ClickHouse cannot be opened; a pass saves its own errors."""
+        with closing(open_writer(self._board, create=False)) as board:
+            get_numbers(board)  # names the board
+            save_outcome(board, str(error), time.time_ns() // 1000)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if self._clients is not None:
+            self._clients.close()
+        self._clients = self._publisher = None
+
+    def _get_publisher(self) -> Publisher:
+        if self._publisher is None:
+            password = read_password(os.environ)
+            prepare_engine(self._engine, password)
+            self._clients = Clients(self._engine, password)
+            self._publisher = Publisher(self._clients)
+        return self._publisher

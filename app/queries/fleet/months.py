@@ -1,0 +1,118 @@
+"""What things come to over runs, as ClickHouse reads it: from the sums of whole months as far as a filter has them.
+
+A month counts as a whole where nothing in it changed since its sums were made and the filter takes all of its days; the
+rest is read from the roll-ups of its runs. Sums of months are by suite and name: with another filter nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from compileboard.app.queries.fleet.runs import RunFilter
+
+_MONTHLY = frozenset({"text", "name", "suite", "since_us", "before_us"})  # text: lists of things have one of their own
+_LAST = 999912
+
+
+@dataclass(frozen=True)
+class ThingCounts:
+    """A roll-up of things a run, `run_breaks` with `break_months`: its key and its counts."""
+
+    table: str
+    key: str
+    columns: Sequence[str]
+
+    @property
+    def months(self) -> str:
+        """Return the table with its sums by month, suite and name."""
+        return f"{self.table.removeprefix('run_').removesuffix('s')}_months"
+
+    @property
+    def kinds(self) -> str:
+        """Return the table with its sums by run and kind."""
+        return f"{self.table.removesuffix('s')}_kinds_rows"
+
+
+def bind_months(runs: RunFilter) -> dict[str, Any]:
+    """Make the values that MONTHS' names stand for: the first and the last month that a filter may take all days of."""
+    if any(value not in (None, "") for name, value in vars(runs).items() if name not in _MONTHLY):
+        return {"first_month": _LAST, "last_month": 0}
+    first = 0 if runs.since_us is None else _step(runs.since_us - 1, 1)
+    last = _LAST if runs.before_us is None else _step(runs.before_us, -1)
+    return {"first_month": first, "last_month": last}
+
+
+def _step(time_us: int, months: int) -> int:
+    """Return the month that is so many after the one of a time, by UTC; for a time that no clock shows, one outside."""
+    try:
+        time = datetime.fromtimestamp(time_us // 1_000_000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return _LAST + months if time_us > 0 else max(months, 0) * 102
+    year, month = divmod(time.year * 12 + time.month - 1 + months, 12)
+    return year * 100 + month + 1
+
+
+# `wanted` has the runs of a filter.
+MONTHS = """
+months_inside as materialized (
+  select month
+  from clean_months
+  where month between :first_month and :last_month
+)
+"""
+
+
+def per_thing_sql(counts: ThingCounts, runs: RunFilter, only: str = "") -> str:
+    """Write the query for the sums of each thing over wanted runs; `only` is a condition with {key}."""
+    of_month = "".join(f"and m.{name} = :{name}\n    " for name in ("suite", "name") if getattr(runs, name))
+    columns = (*counts.columns, "compile_us")
+
+    def sums(alias: str, names: Sequence[str]) -> str:
+        return ", ".join(f"sum({alias}.{name}) as {name}" for name in names)
+
+    def only_of(alias: str) -> str:
+        return f"and {only.format(key=f'{alias}.{counts.key}')}" if only else ""
+
+    return f"""
+  select
+    s.id as id, {sums("s", (*columns, "run_count"))}, min(s.first_us) as first_us, max(s.last_us) as last_us
+  from (
+    select
+      m.{counts.key} as id, {sums("m", (*columns, "run_count"))}, min(m.first_us) as first_us, max(m.last_us) as last_us
+    from {counts.months} as m
+    where m.month in (select month from months_inside)
+    {of_month}{only_of("m")}
+    group by m.{counts.key}
+    union all
+    select
+      b.{counts.key} as id, {sums("b", columns)}, toInt64(count()) as run_count,
+      min(b.started_us) as first_us, max(b.started_us) as last_us
+    from {counts.table}_rows as b
+    where b.month not in (select month from months_inside)
+      and b.pub in (select pub from wanted)
+    {only_of("b")}
+    group by b.{counts.key}
+  ) as s
+  group by s.id
+"""  # noqa: S608  own names only
+
+
+def seen_sql(counts: ThingCounts, runs: RunFilter) -> str:
+    """Write the query for the ids of things that any wanted run has."""
+    of_month = "".join(f"and m.{name} = :{name}\n    " for name in ("suite", "name") if getattr(runs, name))
+    return f"""
+  select m.{counts.key} as id
+  from {counts.months} as m
+  where m.month in (select month from months_inside)
+    {of_month}
+  group by m.{counts.key}
+  union distinct
+  select b.{counts.key} as id
+  from {counts.table}_rows as b
+  where b.month not in (select month from months_inside)
+    and b.pub in (select pub from wanted)
+  group by b.{counts.key}
+"""  # noqa: S608

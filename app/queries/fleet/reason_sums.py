@@ -1,0 +1,196 @@
+"""What reasons come to in slots of consecutive runs, in SQLite: remembered while the runs of a slot stay as they are.
+
+A commit that changes a run gives it a number that no run had before (`runs.pub`). So the runs of a slot are what they
+were where their numbers are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import Lock
+from typing import Any, NamedTuple
+
+from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.fleet.runs import (
+    WANTED_SLOTS,
+    RunFilter,
+    Slot,
+    bind_runs,
+    count_runs,
+    size_slots,
+)
+
+MOST_REMEMBERED = 300_000  # sums, of all filters: 0.3 KB each
+
+NEWEST_PUB_SQL = "select pub from publications"  # deletions have one too
+STATES_SQL = f"""
+with {WANTED_SLOTS}
+select slot, min(started_us) as started_us, max(id) as run_id, count(*) as run_count,
+  group_concat(pub) as pubs
+from wanted
+group by slot
+order by slot
+limit 48
+"""  # noqa: S608  own texts only
+
+
+class Sum(NamedTuple):
+    """What one reason comes to."""
+
+    event_count: int
+    guard_failure_count: int
+    compile_us: int
+    run_count: int
+    first_us: int
+    last_us: int
+
+
+class SlotState(NamedTuple):
+    """A slot's runs: other runs, or the same runs changed, differ in it."""
+
+    slot: Slot
+    pubs: str
+
+
+@dataclass(frozen=True)
+class SlotSums:
+    """What the runs of a slot come to."""
+
+    state: SlotState
+    reasons: Mapping[int, Sum]
+    run_count: int  # that have any
+    limits: Mapping[int | None, int]  # compiles that reached the recompile limit, by function; none: of all
+
+
+@dataclass(frozen=True)
+class ReasonSums:
+    """What the runs of a filter come to, slot by slot."""
+
+    newest_pub: int  # of all runs, when it was read
+    slots: list[Slot]
+    parts: list[SlotSums]
+    things: dict[int, tuple[str, int | None, str | None]] = field(default_factory=dict)  # kind, function, GB id
+    made: dict[str, Any] = field(default_factory=dict)  # of all of them, by who asks
+
+    @cached_property
+    def totals(self) -> dict[int, Sum]:
+        """Return what each reason comes to in all of the runs."""
+        totals: dict[int, Sum] = {}
+        for part in self.parts:
+            for reason_id, new in part.reasons.items():
+                old = totals.get(reason_id)
+                totals[reason_id] = new if old is None else _add(old, new)
+        return totals
+
+    @cached_property
+    def counts(self) -> dict[int, list[int]]:
+        """Return how often each reason came in each slot."""
+        counts: dict[int, list[int]] = {}
+        for number, part in enumerate(self.parts):
+            for reason_id, total in part.reasons.items():
+                line = counts.get(reason_id)
+                if line is None:
+                    line = counts[reason_id] = [0] * len(self.parts)
+                line[number] = total.event_count
+        return counts
+
+    @cached_property
+    def size(self) -> int:
+        """Return how many sums it has."""
+        return sum(len(part.reasons) + 1 for part in self.parts) + 1
+
+    @property
+    def run_count(self) -> int:
+        """Return how many runs have any."""
+        return sum(part.run_count for part in self.parts)
+
+    @cached_property
+    def limits(self) -> dict[int | None, int]:
+        """Return how many compiles reached the recompile limit, by function, and under None in all."""
+        limits: dict[int | None, int] = {}
+        for part in self.parts:
+            for function_id, count in part.limits.items():
+                limits[function_id] = limits.get(function_id, 0) + count
+        return limits
+
+
+def _add(old: Sum, new: Sum) -> Sum:
+    return Sum(
+        old.event_count + new.event_count,
+        old.guard_failure_count + new.guard_failure_count,
+        old.compile_us + new.compile_us,
+        old.run_count + new.run_count,
+        min(old.first_us, new.first_us),
+        max(old.last_us, new.last_us),
+    )
+
+
+class _Memory:
+    """The sums of the filters that were asked for last."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._sums: OrderedDict[object, ReasonSums] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: object) -> ReasonSums | None:
+        with self._lock:
+            if key in self._sums:
+                self._sums.move_to_end(key)
+            return self._sums.get(key)
+
+    def put(self, key: object, sums: ReasonSums) -> None:
+        with self._lock:
+            self._drop(key)
+            self._sums[key] = sums
+            self._size += sums.size
+            while self._size > MOST_REMEMBERED:
+                self._drop(next(iter(self._sums)))
+
+    def _drop(self, key: object) -> None:
+        dropped = self._sums.pop(key, None)
+        self._size -= dropped.size if dropped else 0
+
+
+_memory = _Memory()
+
+
+def sum_reasons(
+    engine: Engine, table: str, runs: RunFilter, read_slots: Callable[[Mapping[str, Any]], Mapping[int, Any]]
+) -> ReasonSums:
+    """Sum up what the runs of a filter come to; `read_slots` reads what is not remembered, by slot."""
+    file = _identify(engine)
+    key = file, table, tuple(bind_runs(runs).items())
+    known = _memory.get(key) if file else None
+    (newest_pub,) = engine.rows(NEWEST_PUB_SQL)[0]
+    if known is not None and known.newest_pub == newest_pub:
+        return known
+    run_count = count_runs(engine, replace(runs, text=None))
+    values = bind_runs(runs) | {"slot_size": size_slots(run_count)}
+    states = [
+        SlotState(Slot(row["started_us"], row["run_id"], row["run_count"]), row["pubs"])
+        for row in engine.rows(STATES_SQL, values)
+    ]
+    by_state = {part.state: part for part in known.parts} if known else {}
+    new = [number for number, state in enumerate(states) if state not in by_state]
+    read = read_slots({**values, "slots": new}) if new else {}
+    parts = [
+        by_state[state] if state in by_state else SlotSums(state, *read[number]) for number, state in enumerate(states)
+    ]
+    sums = ReasonSums(newest_pub, [state.slot for state in states], parts, known.things if known else {})
+    if file:
+        _memory.put(key, sums)
+    return sums
+
+
+def _identify(engine: Engine) -> tuple[str, int, int] | None:
+    """Return which file an engine reads: another one under its name has other runs."""
+    try:
+        status = os.stat(engine.name)
+    except OSError:
+        return None
+    return engine.name, status.st_dev, status.st_ino

@@ -1,0 +1,56 @@
+"""The database on this machine that a pushed bench run goes into besides: for its files, its breaks and `--resume`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from compileboard.collectors.bench.plan.resume import NotMeasured, ResumePoint, find_before
+from compileboard.collectors.spool.folders import home
+from compileboard.collectors.store.errors import StoreError
+
+KEEP_S = 7 * 24 * 3600.0  # of a run that was interrupted
+SUFFIXES = ("", "-wal", "-shm")
+
+
+def make_local_copy(environment: Mapping[str, str]) -> str:
+    """Return the path of a new database; those that nobody went on with are deleted.
+
+    Raises: OSError.
+    """
+    folder = _folder(environment)
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    for path in folder.glob("*.db"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > KEEP_S:
+                drop_local_copy(str(path))
+    return str(folder / f"{time.time_ns():x}-{os.getpid()}.db")
+
+
+def drop_local_copy(path: str) -> None:
+    """Delete a database: its run is pushed, or waits to be."""
+    for suffix in SUFFIXES:
+        with suppress(OSError):
+            os.unlink(path + suffix)
+
+
+def find_pushed(environment: Mapping[str, str], plan: str, named_run: str) -> tuple[str, ResumePoint]:
+    """Find the run to go on with among those that this machine pushed; return its database too.
+
+    Raises: ValueError in words if there is none; StoreError.
+    """
+    for path in sorted(_folder(environment).glob("*.db"), reverse=True):
+        with suppress(NotMeasured, StoreError):
+            return str(path), find_before(str(path), plan, named_run)
+    which = named_run or "of these models with these settings"
+    raise ValueError(
+        f"--resume: no interrupted run {which} is on this machine, where a pushed run waits {KEEP_S / 86400:.0f} days; "
+        "leave --resume out"
+    )
+
+
+def _folder(environment: Mapping[str, str]) -> Path:
+    return home(environment) / "bench"

@@ -1,0 +1,200 @@
+"""Files of sealed runs: where they are, how one appears, and how it is read back.
+
+<folder of the board>/runs/       0700
+    <last two of the id>/
+        <id>.<pub>.db.gz          a bundle of one run, packed: what the run was when it had that number
+    .new/                         what is being written
+
+A file is never changed: what replaces it has another name. So a link to it is a copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from compileboard.collectors.store.errors import StoreError, StoreFull, StoreMissing, StoreNotReadable
+from compileboard.collectors.store.maintenance.ownership import copy_owner
+
+FOLDER, _NEW = "runs", ".new"
+_ABANDONED_S = 3600
+_PIECE_BYTES = 1 << 20
+_PLAIN_ID = re.compile(r"[0-9A-Za-z_-]{2,64}")
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class RunFile(NamedTuple):
+    """A file of a sealed run as it is stored; `name` is in the folder of run files."""
+
+    name: str
+    digest: bytes
+    size_bytes: int
+    unpacked_bytes: int
+
+
+class RunFileDamaged(StoreNotReadable):
+    """A run's file is not there, or not what was written."""
+
+
+class RunFileMissing(RunFileDamaged):
+    """A run's file is not there."""
+
+
+def run_folder(database: str) -> Path:
+    """Return where the files of a board's sealed runs are."""
+    return Path(os.path.abspath(database)).parent / FOLDER
+
+
+def name_run_file(run_id: str, pub: int) -> str:
+    """Return how the file of a run is called; an id may be any text, a file's name may not."""
+    stem = _stem(run_id)
+    return f"{stem[-2:]}/{stem}.{pub}.db.gz"
+
+
+def _stem(run_id: str) -> str:
+    if _PLAIN_ID.fullmatch(run_id):
+        return run_id
+    return hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+@contextmanager
+def open_workplace(database: str) -> Iterator[Path]:
+    """Make a folder for what is being written, beside the files, and remove it afterwards.
+
+    Raises: StoreError if it cannot be made.
+    """
+    root = run_folder(database)
+    try:
+        for folder in (root, root / _NEW):
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700, exist_ok=True)
+                copy_owner(folder, Path(database))
+        work = tempfile.TemporaryDirectory(dir=root / _NEW)
+    except OSError as error:
+        raise explain_os(error, root) from error
+    with work as name:
+        yield Path(name)
+
+
+def remove_abandoned(database: str) -> None:
+    """Remove what a killed process was writing an hour ago."""
+    for folder in (run_folder(database) / _NEW).glob("*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(folder)
+
+
+def pack_run_file(database: str, source: Path, name: str) -> RunFile:
+    """Pack a database into the folder of run files; the file appears whole or not at all, and is on the disk then.
+
+    Raises: StoreError if it cannot be written.
+    """
+    target = run_folder(database) / name
+    new = source.with_suffix(".gz")
+    packer, digest, unpacked_bytes = zlib.compressobj(6, zlib.DEFLATED, _GZIP), hashlib.sha256(), 0
+    try:
+        with source.open("rb") as plain, new.open("xb") as packed:
+            while piece := plain.read(_PIECE_BYTES):
+                unpacked_bytes += len(piece)
+                digest.update(piece := packer.compress(piece))
+                packed.write(piece)
+            digest.update(piece := packer.flush())
+            packed.write(piece)
+            packed.flush()
+            os.fsync(packed.fileno())
+        new.chmod(0o600)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        for made in (target.parent, new):
+            copy_owner(made, Path(database))
+        size_bytes = new.stat().st_size
+        new.replace(target)
+        for folder in (target.parent, target.parent.parent):
+            _sync_folder(folder)
+    except OSError as error:
+        raise explain_os(error, target) from error
+    return RunFile(name, digest.digest(), size_bytes, unpacked_bytes)
+
+
+def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
+    """Unpack a run's file into a new one, comparing its digest.
+
+    Raises: RunFileDamaged; StoreError if the target cannot be written.
+    """
+    path = run_folder(database) / file.name
+    expander, digest = zlib.decompressobj(_GZIP), hashlib.sha256()
+    try:
+        with path.open("rb") as packed, target.open("xb") as plain:
+            while piece := packed.read(_PIECE_BYTES):
+                digest.update(piece)
+                while piece and not expander.eof:
+                    plain.write(expander.decompress(piece, _PIECE_BYTES))
+                    piece = expander.unconsumed_tail
+            plain.write(expander.flush())
+            size_bytes = plain.tell()
+    except FileNotFoundError as error:
+        if error.filename != str(path):
+            raise explain_os(error, target) from error
+        raise RunFileMissing(f"{path} is not there: it has a run's detail. Put it back from a backup.") from None
+    except zlib.error as error:
+        raise _damaged(path) from error
+    except OSError as error:
+        raise explain_os(error, path if error.filename == str(path) else target) from error
+    if digest.digest() != file.digest or size_bytes != file.unpacked_bytes:
+        raise _damaged(path)
+
+
+def check_run_file(database: str, file: RunFile) -> str | None:
+    """Return what is wrong with a run's file, None where it is what was written."""
+    path, digest = run_folder(database) / file.name, hashlib.sha256()
+    try:
+        with path.open("rb") as packed:
+            while piece := packed.read(_PIECE_BYTES):
+                digest.update(piece)
+    except FileNotFoundError:
+        return f"{path} is missing; put it back from a backup"
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror})"
+    return None if digest.digest() == file.digest else f"{path} is damaged; put it back from a backup"
+
+
+def list_run_files(database: str, run_id: str) -> list[Path]:
+    """List the files of a run, those too that no row names any more."""
+    stem = _stem(run_id)
+    return sorted((run_folder(database) / stem[-2:]).glob(f"{stem}.*.db.gz"))
+
+
+def remove_run_files(database: str, run_id: str, *, named: str | None = None) -> None:
+    """Remove the files of a run but for the `named` one."""
+    for path in list_run_files(database, run_id):
+        if named is None or path != run_folder(database) / named:
+            with suppress(OSError):
+                path.unlink()
+
+
+def explain_os(error: OSError, path: Path) -> StoreError:
+    """Turn an error about a file into one sentence a person can act on."""
+    if error.errno == 28:
+        return StoreFull(f"The disk that holds {path} is full. Free some space; what was recorded is kept.")
+    kind = StoreMissing if isinstance(error, FileNotFoundError) else StoreNotReadable
+    return kind(f"{path} cannot be read or written ({error.strerror}). Check the permissions of it and its folder.")
+
+
+def _damaged(path: Path) -> RunFileDamaged:
+    return RunFileDamaged(f"{path} is damaged: its content is not what was written. Put it back from a backup.")
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,85 @@
+"""Put the rows of a sealed run back into the board, where something new of it is to be stored."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader, open_writer, write_transaction
+from compileboard.collectors.store.dashboard.trash import database_path, put_back_rows
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.sealed.files import RunFile, open_workplace, unpack_run_file
+from compileboard.collectors.store.sealed.rows import DETAIL, ROLLUPS, get_sealed_run
+
+_HEADER_BYTES = 64  # of SQLite's header, which ends with `pragma user_version`
+
+
+def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = None) -> bool:
+    """Put a sealed run's rows back, in the caller's transaction; return False if the run is not sealed.
+
+    What is remembered of the run's ids is wrong then. Its words have to be indexed again. The file stays until the run
+    is sealed anew: who began to read before has it. A copy of the run's other rows names the `board` that they are of.
+    Raises: StoreError if the file is damaged or not there.
+    """
+    sealed = get_sealed_run(connection, run_id)
+    if sealed is None:
+        return False
+    database, key = board or database_path(connection), {"run_id": run_id}
+    with open_workplace(database) as folder:
+        path = folder / "run.db"
+        unpack_current(database, sealed.file, path)
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as file:
+            file.row_factory = sqlite3.Row
+            if not sealed.is_emptied:
+                delete_at_once(connection, run_id)
+            shift = put_back_rows(file, connection, run_id, {*DETAIL, *ROLLUPS})
+            keys = file.execute("select id, compile_key from repros where compile_key is not null").fetchall()
+            connection.executemany(
+                "update repros set compile_key = :compile_key where id = :id",
+                [{"id": row["id"], "compile_key": row["compile_key"] + shift} for row in keys],
+            )
+    connection.execute("delete from search_runs where run_id = :run_id", key)
+    connection.execute("delete from sealed_runs where run_id = :run_id", key)
+    return True
+
+
+def reopen_in(database: str, run_id: str) -> None:
+    """Put a sealed run's rows back into a database that a command reads, and will write more of the run into.
+
+    Raises: StoreError
+    """
+    with closing(open_reader(database)) as reader:
+        if get_sealed_run(reader, run_id) is None:
+            return
+    with closing(open_writer(database, create=False)) as writer, write_transaction(writer):
+        reopen_run(writer, run_id)
+
+
+def unpack_current(database: str, file: RunFile, target: Path) -> None:
+    """Unpack a run's file into a new database of this version.
+
+    Raises: StoreError if the file is damaged or not there, or its version is newer than this program.
+    """
+    unpack_run_file(database, file, target)
+    with target.open("rb") as unpacked:
+        if unpacked.read(_HEADER_BYTES)[-4:] == DATABASE_VERSION.to_bytes(4, "big"):
+            return
+    with closing(open_writer(target, create=False)) as writer:
+        migrate_connection(writer)
+        writer.execute("pragma journal_mode = delete")
+
+
+def delete_at_once(connection: sqlite3.Connection, run_id: str) -> None:
+    """Delete what is left here of a sealed run's detail, in the caller's transaction."""
+    connection.execute("pragma defer_foreign_keys = on")
+    for table in ("trace_files", *_OWNED):
+        connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608
+
+
+# The others go with these, by their foreign keys.
+_OWNED = (
+    *("graph_breaks", "recompiles", "failures", "cache_lookups", "cudagraph_skips", "guard_sets", "aot_graphs"),
+    *("symbols", "artifacts", "lanes", "compilations", "events", "compiles", "stack_nodes", "results"),
+    *("run_breaks", "run_causes", "run_functions", "run_summaries"),
+)

@@ -1,0 +1,54 @@
+"""Which runs are sealed, and which of a run's rows are in its file alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from compileboard.collectors.store.sealed.files import RunFile
+
+_COLUMNS = "run_id, file_name, digest, size_bytes, unpacked_bytes, emptied_us"
+# Of these, nothing of a sealed run stays in the board.
+DETAIL = (
+    *("graph_breaks", "recompiles", "guard_failures", "failures", "cache_lookups", "cudagraph_skips", "guard_sets"),
+    *("aot_graphs", "artifacts", "symbols", "spans", "span_totals", "lanes", "compilations", "compiles", "events"),
+    *("stack_nodes", "trace_files", "trace_pieces"),
+)
+ROLLUPS = (
+    *("run_breaks", "run_causes", "run_functions", "run_summaries", "result_values", "result_repeats", "results"),
+)
+# What a page of a run reads in its file: these, and what they point to. All else is as the board has it.
+IN_FILE = (
+    *(*DETAIL, *ROLLUPS, "repros", "repro_results", "repro_storages", "search_documents", "search_runs"),
+    *("payloads", "functions", "distinct_breaks", "recompile_causes", "series", "span_names"),
+)
+
+
+@dataclass(frozen=True)
+class SealedRun:
+    """A run whose detail and roll-ups are in a file; `is_emptied`: and nowhere else."""
+
+    run_id: str
+    file: RunFile
+    is_emptied: bool
+
+
+def get_sealed_run(connection: sqlite3.Connection, run_id: str) -> SealedRun | None:
+    """Return a sealed run, None where there is none of that id."""
+    row = connection.execute(f"select {_COLUMNS} from sealed_runs where run_id = ?", (run_id,)).fetchone()  # noqa: S608
+    return _make(row) if row else None
+
+
+def has_sealed_runs(connection: sqlite3.Connection) -> bool:
+    """Return whether any run of a database is sealed."""
+    return connection.execute("select 1 from sealed_runs limit 1").fetchone() is not None
+
+
+def list_sealed_runs(connection: sqlite3.Connection) -> list[SealedRun]:
+    """List every sealed run by its id."""
+    return [_make(row) for row in connection.execute(f"select {_COLUMNS} from sealed_runs order by run_id")]  # noqa: S608
+
+
+def _make(row: sqlite3.Row) -> SealedRun:
+    file = RunFile(row["file_name"], bytes(row["digest"]), row["size_bytes"], row["unpacked_bytes"])
+    return SealedRun(row["run_id"], file, row["emptied_us"] is not None)
