@@ -31,6 +31,11 @@ def get_settings() -> Settings:
     return settings
 
 
+def is_read_only() -> bool:
+    """Return whether this server writes nothing at all."""
+    return get_settings().read_only == "yes"
+
+
 def get_board_path() -> str:
     """Return the file of the running application's board."""
     return parse_address(get_settings().db).board

@@ -54,7 +54,7 @@ class Settings:
     upload_timeout_s: Annotated[int, "Most seconds that one upload's import takes."] = 900
     alerts: Annotated[str, "File of alert rules; see `compileboard alerts example`."] = ""
     upload_queue: Annotated[int, "Most uploads waiting for their import."] = 8
-    push_rate_mib: Annotated[int, "MiB (unpacked) that one token pushes in a minute to one server process."] = 1024
+    push_rate_mib: Annotated[int, "MiB (unpacked) that one token pushes in a minute to one server."] = 1024
     push_queue: Annotated[int, "Most requests of boxes that wait to be stored, of one server process."] = 32
 
 

@@ -3,47 +3,49 @@
 from __future__ import annotations
 
 import math
-import threading
+import struct
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from compileboard.app.shared_table import SharedRecord, SharedTable
 
 LEAST_BYTES = 4 << 10  # what a request costs, however small
-REMEMBERED = 10_000
-
-
-@dataclass
-class _Bucket:
-    level_bytes: float
-    filled_s: float
+SETS = 2048  # of 8 clients each; that of a client that is forgotten is full again
+_LEVEL = struct.Struct("d")
 
 
 class RateLimit:
-    """The rates of a worker's clients. A request goes through while its bucket is not empty, and may overdraw it."""
+    """The rates of a server's clients, over all its workers; make it before these are forked.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-        self._lock = threading.Lock()
+    A request goes through while its client's bucket is not empty, and may overdraw it.
+    """
+
+    def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock_ns = clock_ns
+        self._buckets = SharedTable("rates", value_bytes=_LEVEL.size, set_count=SETS)
 
     def get_wait_s(self, client: str, bytes_per_min: float) -> int:
         """Return after how many seconds a client may send again; 0 is now."""
-        with self._lock:
-            level_bytes = self._fill(client, bytes_per_min).level_bytes
+        level_bytes = self._take(client, 0, bytes_per_min)
         return 0 if level_bytes > 0 else max(1, math.ceil(-level_bytes * 60 / bytes_per_min))
 
     def take(self, client: str, size_bytes: int, bytes_per_min: float) -> None:
         """Count what a client sent."""
-        with self._lock:
-            self._fill(client, bytes_per_min).level_bytes -= max(LEAST_BYTES, size_bytes)
+        self._take(client, max(LEAST_BYTES, size_bytes), bytes_per_min)
 
-    def _fill(self, client: str, bytes_per_min: float) -> _Bucket:
-        now_s = self._clock()
-        bucket = self._buckets.pop(client, None) or _Bucket(bytes_per_min, now_s)
-        bucket.level_bytes = min(bytes_per_min, bucket.level_bytes + (now_s - bucket.filled_s) * bytes_per_min / 60)
-        bucket.filled_s = now_s
-        self._buckets[client] = bucket
-        if len(self._buckets) > REMEMBERED:
-            self._buckets.popitem(last=False)
-        return bucket
+    def _take(self, client: str, size_bytes: int, bytes_per_min: float) -> float:
+        """Return how much a client's bucket has after some of it was taken."""
+        level_bytes = bytes_per_min
+
+        def change(bucket: SharedRecord | None) -> SharedRecord:
+            nonlocal level_bytes
+            now_ns = self._clock_ns()  # within the lock: workers count one after another
+            if bucket is not None:
+                (before_bytes,) = _LEVEL.unpack(bucket.value)
+                passed_s = max(0, now_ns - bucket.touched) / 1e9  # a clock that is set back fills nothing
+                level_bytes = min(bytes_per_min, before_bytes + passed_s * bytes_per_min / 60)
+            level_bytes -= size_bytes
+            return SharedRecord(now_ns, _LEVEL.pack(level_bytes))
+
+        self._buckets.update(client.encode(), change)
+        return level_bytes

@@ -21,9 +21,10 @@ from urllib.parse import urlencode
 from flask import Flask, Response, abort, current_app, g, has_request_context, redirect, request
 from werkzeug.wrappers import Response as BaseResponse
 
-from compileboard.app.db import get_board_path, get_reader, get_settings
-from compileboard.app.queries.dashboard.tokens import StoredToken, get_session, get_token
+from compileboard.app.db import get_board_path, get_reader, get_settings, is_read_only
+from compileboard.app.queries.dashboard.tokens import StoredToken, get_token
 from compileboard.app.settings import SettingError, Settings
+from compileboard.app.web import login_records
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.tokens import (
     SCOPES,
@@ -130,11 +131,6 @@ def is_loopback(host: str) -> bool:
 def is_local(settings: Settings) -> bool:
     """Return whether the server is this machine's alone: no other address, no other name, no proxy in front."""
     return is_loopback(settings.host) and not settings.allow_host.strip(" ,") and not settings.trusted_proxies
-
-
-def is_read_only() -> bool:
-    """Return whether this server writes nothing at all."""
-    return get_settings().read_only == "yes"
 
 
 def describe_protection(settings: Settings) -> str:
@@ -270,7 +266,7 @@ def read_session() -> Identity | None:
     cookie, now_us = request.cookies.get(cookie_name()), time.time_ns() // 1000
     if not cookie or len(cookie) > 100:
         return None
-    session = get_session(get_reader(), hash_secret(cookie))
+    session = login_records.find_session(hash_secret(cookie))
     if session is None or session.expires_us <= now_us or session.last_used_us + IDLE_US <= now_us:
         return None
     token = get_token(get_reader(), session.token_id)
@@ -316,9 +312,11 @@ def list_needed_scopes() -> tuple[str, ...]:
 def check_scope() -> BaseResponse | None:
     """Refuse who has none of the scopes that this address needs; a browser that wants a page is led to the login."""
     needed = list_needed_scopes()
+    if _OPEN in needed:  # a login is no change
+        return None
     if request.method not in READ_METHODS and is_read_only():
         abort(403, READ_ONLY)
-    if _OPEN in needed or may(*needed):
+    if may(*needed):
         return None
     identity = get_identity()
     if identity.name is not None:
@@ -330,9 +328,12 @@ def check_scope() -> BaseResponse | None:
 
 
 def note_identity(response: Response) -> Response:
-    """Save once a minute that a token is in use; where the database is busy or read-only, a later request does."""
+    """Save once a minute that a token is in use; where the database is busy, a later request does.
+
+    A server that only reads remembers it of logins alone.
+    """
     identity = get_identity()
-    if identity.token_id is None or is_read_only():
+    if identity.token_id is None or (is_read_only() and "session_hash" not in g):
         return response
     noted: dict[str | bytes, int] = current_app.config["TOKEN_USES"]
     key, now_us = g.get("session_hash") or identity.token_id, time.time_ns() // 1000
@@ -341,6 +342,9 @@ def note_identity(response: Response) -> Response:
     if len(noted) >= MOST_NOTED:
         noted.clear()
     noted[key] = now_us
+    if is_read_only():
+        login_records.note_session_in_memory(g.session_hash, now_us)
+        return response
     path = get_board_path()
     with suppress(StoreError, sqlite3.Error), closing(open_writer(path, busy_timeout_ms=50, create=False)) as writer:
         note_use(writer, identity.token_id, request.remote_addr, g.get("session_hash"), now_us)
@@ -356,5 +360,6 @@ def init_app(app: Flask) -> None:
     app.config["PROXY_SECRET"] = read_proxy_secret(settings)
     app.config["IDENTITY_ROLES"] = read_roles(settings.identity_scopes)
     app.config["TOKEN_USES"] = {}
+    login_records.init_app(app)
     app.jinja_env.globals.update(may=may, identity=get_identity, describe_lack=describe_lack, is_read_only=is_read_only)
     app.after_request(note_identity)

@@ -62,3 +62,12 @@ create table engine_publications (
 drop index runs_series;
 create index runs_series on runs (suite, name, started_us, state, source, id);
 create index runs_choices on runs (name, suite, host, gpu_name, torch_version);
+
+-- == failed logins: what all servers of one board count together ==
+
+create table login_failures (
+  id integer primary key,
+  address text not null,              -- of the client
+  failed_us integer not null
+) strict;
+create index login_failures_age on login_failures (failed_us);

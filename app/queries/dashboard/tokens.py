@@ -36,6 +36,14 @@ select token_id, expires_us, last_used_us
 from sessions
 where session_hash = :session_hash
 """
+LIST_FAILURES_SQL = """
+select address, failed_us
+from login_failures
+where failed_us > :since_us
+  and failed_us <= :now_us
+order by failed_us, id
+limit :limit
+"""
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,14 @@ class StoredToken:
 
 
 @dataclass(frozen=True)
+class LoginFailure:
+    """A failed login."""
+
+    address: str
+    failed_us: int
+
+
+@dataclass(frozen=True)
 class BrowserSession:
     """A browser's login."""
 
@@ -99,3 +115,11 @@ def get_session(connection: sqlite3.Connection, session_hash: bytes) -> BrowserS
     """Return a login by the hash of its cookie."""
     row = connection.execute(GET_SESSION_SQL, {"session_hash": session_hash}).fetchone()
     return BrowserSession(**dict(row)) if row else None
+
+
+def list_login_failures(
+    connection: sqlite3.Connection, since_us: int, now_us: int, limit: int = 1000
+) -> list[LoginFailure]:
+    """List failed logins of a time, oldest first."""
+    values = {"since_us": since_us, "now_us": now_us, "limit": limit}
+    return [LoginFailure(**dict(row)) for row in connection.execute(LIST_FAILURES_SQL, values)]

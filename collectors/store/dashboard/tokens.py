@@ -1,4 +1,4 @@
-"""Tokens and the logins of browsers: the one writer of the tables `tokens` and `sessions`."""
+"""Tokens and the logins of browsers: the one writer of the tables `tokens`, `sessions` and `login_failures`."""
 
 from __future__ import annotations
 
@@ -127,6 +127,15 @@ def note_use(
     with write_transaction(connection):
         connection.execute(NOTE_USE, {"token_id": token_id, "address": address, "now_us": now_us})
         connection.execute("update sessions set last_used_us = ? where session_hash = ?", (now_us, session_hash))
+
+
+def save_login_failure(connection: sqlite3.Connection, address: str, *, now_us: int, window_us: int) -> None:
+    """Count a failed login; those before the window, and those of a clock that was set back since, are forgotten."""
+    with write_transaction(connection):
+        connection.execute(
+            "delete from login_failures where failed_us <= ? or failed_us > ?", (now_us - window_us, now_us)
+        )
+        connection.execute("insert into login_failures (address, failed_us) values (?, ?)", (address, now_us))
 
 
 def _now_us() -> int:

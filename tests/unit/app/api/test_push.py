@@ -220,8 +220,8 @@ def test_ids_are_short_words(client: FlaskClient, path: str) -> None:
 def test_a_token_may_send_so_much_in_a_minute(
     client: FlaskClient, shared_app: Flask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_s = 100.0
-    monkeypatch.setattr(streams, "rates", RateLimit(lambda: now_s))
+    now_s = 100
+    monkeypatch.setattr(streams, "rates", RateLimit(lambda: now_s * 1_000_000_000))
     settings = shared_app.config["COMPILEBOARD"]
     shared_app.config["COMPILEBOARD"] = replace(settings, push_rate_mib=1)
     text = zlib.compress(b"x").ljust(3 << 20)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,16 @@ from flask.testing import FlaskClient
 from compileboard.app import create_app
 from compileboard.app.cli.main import main
 from compileboard.app.settings import SettingError, Settings
-from compileboard.app.web import login
 from compileboard.app.web.access import IDLE_US, SESSION_US
+from compileboard.app.web.login_records import MOST_FAILURES, WINDOW_US, LoginMemory
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
-from compileboard.collectors.store.dashboard.tokens import SECRET, create_token, hash_secret, revoke_token
+from compileboard.collectors.store.dashboard.tokens import (
+    SECRET,
+    create_token,
+    hash_secret,
+    revoke_token,
+    save_login_failure,
+)
 from tests.unit.app.seed import add_run
 from tests.unit.app.series_changes import keep, make_change
 
@@ -29,9 +37,8 @@ SAME = {"Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture(autouse=True)
-def run(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def run(store: sqlite3.Connection) -> None:
     add_run(store, "R1")
-    monkeypatch.setattr(login, "attempts", login.AttemptLimit())
 
 
 @pytest.fixture
@@ -235,9 +242,36 @@ def test_failed_logins_are_few_for_an_address_and_for_all(serve: Serve, store: s
     assert [client.post("/login", **wrong).status_code for _ in range(12)] == [401] * 10 + [429] * 2
     assert int(client.post("/login", **wrong).headers["Retry-After"]) in range(1, 302)
     assert client.post("/login", data={"token": secret}).status_code == 303  # another address
+    now_us = time.time_ns() // 1000
     for number in range(190):
-        login.attempts.add_failure(f"10.0.0.{number}", time.monotonic())
+        save_login_failure(store, f"10.0.0.{number}", now_us=now_us, window_us=WINDOW_US)
     assert client.post("/login", data={"token": secret}).status_code == 429
+
+
+@pytest.mark.parametrize("shift_us", [-WINDOW_US, 3_600_000_000])
+def test_failed_logins_of_before_and_of_a_clock_that_was_ahead_block_nobody(
+    serve: Serve, store: sqlite3.Connection, shift_us: int
+) -> None:
+    client, then_us = serve(), time.time_ns() // 1000 + shift_us
+    for _ in range(MOST_FAILURES):
+        save_login_failure(store, "127.0.0.1", now_us=then_us, window_us=WINDOW_US)
+    assert client.post("/login", data={"token": "cb_x"}).status_code == 401
+    assert store.execute("select count(*) from login_failures").fetchone()[0] == 1
+
+
+@pytest.mark.parametrize("read_only", ["no", "yes"])
+def test_attempts_at_the_same_time_get_no_more_than_others(database: Path, serve: Serve, read_only: str) -> None:
+    app = serve(read_only=read_only).application
+    app.config["LOGIN_MEMORY"] = LoginMemory()
+    start = threading.Barrier(24)
+
+    def attempt(_number: int) -> int:
+        start.wait()
+        return app.test_client().post("/login", data={"token": "cb_x"}).status_code
+
+    with ThreadPoolExecutor(24) as pool:
+        statuses = list(pool.map(attempt, range(24)))
+    assert sorted(statuses) == [401] * 10 + [429] * 14
 
 
 def test_a_box_cannot_log_in(serve: Serve, store: sqlite3.Connection) -> None:

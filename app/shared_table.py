@@ -1,0 +1,88 @@
+"""A small table that all workers of a server share: memory that is made before they are forked.
+
+What reads and writes a record holds a lock of the kernel's, which goes with its process: a worker that is killed keeps
+none. Records stand in sets of a few; a set that is full gives the place of the record that was touched longest ago.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import mmap
+import os
+import struct
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+RECORDS_A_SET = 8
+_KEY_BYTES = 16
+_STAMP = struct.Struct("q")
+_HEAD_BYTES = _KEY_BYTES + _STAMP.size
+_EMPTY = bytes(_KEY_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRecord:
+    """One record: `touched` orders records by age, in a unit of the table's user."""
+
+    touched: int
+    value: bytes
+
+
+class SharedTable:
+    """The records of one server; make it before its workers are forked."""
+
+    def __init__(self, name: str, *, value_bytes: int, set_count: int = 1, records_a_set: int = RECORDS_A_SET) -> None:
+        self._record_bytes = _HEAD_BYTES + value_bytes
+        self._value_bytes = value_bytes
+        self._set_count, self._set_bytes = set_count, self._record_bytes * records_a_set
+        self._file = os.memfd_create(f"compileboard-{name}", os.MFD_CLOEXEC)
+        os.ftruncate(self._file, self._set_bytes * set_count)
+        self._memory = mmap.mmap(self._file, self._set_bytes * set_count)
+        self._lock = threading.Lock()  # the kernel's is of the process
+        self._salt = os.urandom(16)  # nobody chooses keys that share a set
+        weakref.finalize(self, os.close, self._file)
+
+    def update(self, name: bytes, change: Callable[[SharedRecord | None], SharedRecord | None]) -> SharedRecord | None:
+        """Replace a record by what `change` makes of it, none being no record; return that."""
+        key = hashlib.blake2b(name, digest_size=_KEY_BYTES, key=self._salt).digest()
+        start = int.from_bytes(key[:8], "little") % self._set_count * self._set_bytes
+        with self._lock:
+            fcntl.lockf(self._file, fcntl.LOCK_EX, 1, start)
+            try:
+                offset, is_there = self._find(key, start)
+                record = self._read(offset) if is_there else None
+                changed = change(record)
+                if changed is not record:
+                    self._write(offset, key, changed, is_there=is_there)
+            finally:
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, start)
+        return changed
+
+    def _find(self, key: bytes, start: int) -> tuple[int, bool]:
+        """Return where a record is, else where it is to be: a free place, or that of the oldest."""
+        memory, oldest, oldest_touched = self._memory, start, None
+        for offset in range(start, start + self._set_bytes, self._record_bytes):
+            other = memory[offset : offset + _KEY_BYTES]
+            if other == key:
+                return offset, True
+            touched = -(1 << 63) if other == _EMPTY else _STAMP.unpack_from(memory, offset + _KEY_BYTES)[0]
+            if oldest_touched is None or touched < oldest_touched:
+                oldest, oldest_touched = offset, touched
+        return oldest, False
+
+    def _read(self, offset: int) -> SharedRecord:
+        (touched,) = _STAMP.unpack_from(self._memory, offset + _KEY_BYTES)
+        return SharedRecord(touched, self._memory[offset + _HEAD_BYTES : offset + self._record_bytes])
+
+    def _write(self, offset: int, key: bytes, record: SharedRecord | None, *, is_there: bool) -> None:
+        memory = self._memory
+        if record is None or not is_there:  # first: a process that is killed leaves no other's record under a key
+            memory[offset : offset + _KEY_BYTES] = _EMPTY
+        if record is not None:
+            body = _STAMP.pack(record.touched) + record.value.ljust(self._value_bytes, b"\0")
+            memory[offset + _KEY_BYTES : offset + self._record_bytes] = body
+            if not is_there:
+                memory[offset : offset + _KEY_BYTES] = key

@@ -1,0 +1,76 @@
+"""A table that processes share: no update is lost, a killed process blocks nobody, the oldest record gives way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+from compileboard.app.push.rates import RateLimit
+from compileboard.app.shared_table import SharedRecord, SharedTable
+
+
+def fork(work: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def count_up(table: SharedTable, times: int) -> None:
+    for _ in range(times):
+        table.update(b"n", lambda before: SharedRecord((before.touched if before else 0) + 1, b""))
+
+
+def read(table: SharedTable, name: bytes) -> int | None:
+    record = table.update(name, lambda before: before)
+    return None if record is None else record.touched
+
+
+def test_no_update_of_two_processes_is_lost() -> None:
+    table = SharedTable("test", value_bytes=0)
+    children = [fork(lambda: count_up(table, 3000)) for _ in range(3)]
+    for pid in children:
+        assert os.waitpid(pid, 0)[1] == 0
+    assert read(table, b"n") == 9000
+
+
+def test_a_process_that_is_killed_while_it_writes_blocks_nobody() -> None:
+    table = SharedTable("test", value_bytes=0)
+    reads, writes = os.pipe()
+
+    def hang(before: SharedRecord | None) -> SharedRecord | None:
+        os.write(writes, b"x")
+        signal.pause()
+        return before
+
+    pid = fork(lambda: table.update(b"n", hang))
+    assert os.read(reads, 1) == b"x"
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    count_up(table, 1)
+    assert read(table, b"n") == 1
+    os.close(reads), os.close(writes)
+
+
+def test_a_full_set_gives_the_place_of_the_oldest() -> None:
+    table = SharedTable("test", value_bytes=1)
+    for number in range(9):
+        table.update(b"%d" % number, lambda _, number=number: SharedRecord(9 - number, b"x"))  # type: ignore[misc]
+    assert [read(table, b"%d" % number) for number in range(9)] == [9, 8, 7, 6, 5, 4, 3, None, 1]
+    table.update(b"8", lambda _: None)
+    assert read(table, b"8") is None
+
+
+def test_a_clock_that_is_set_back_blocks_no_client() -> None:
+    now_s = 1000
+    rates = RateLimit(lambda: now_s * 1_000_000_000)
+    rates.take("a", 90_000, 60_000)
+    assert (rates.get_wait_s("a", 60_000), rates.get_wait_s("b", 60_000)) == (30, 0)
+    now_s = 10
+    assert rates.get_wait_s("a", 60_000) == 30
+    now_s = 41
+    assert rates.get_wait_s("a", 60_000) == 0
