@@ -102,6 +102,7 @@ class FollowerThread:
                 follow(
                     *(settings.db, settings.alerts, self._environ, self._is_stopping.wait),
                     prune_after_days=settings.prune_after_days,
+                    seal_after_s=settings.seal_after_s,
                 )
             except Exception:  # nobody else would hear of it
                 traceback.print_exc()
@@ -116,6 +117,7 @@ def follow(
     wait: Callable[[float], bool],
     *,
     prune_after_days: int = 0,
+    seal_after_s: int = Settings.seal_after_s,
 ) -> int:
     """Scan until `wait` returns True; return the exit code.
 
@@ -134,7 +136,7 @@ def follow(
         return REFUSED
     with lease:
         lease.renew()
-        work = _Work(db, rules_path, environ, prune_after_days)
+        work = _Work(db, rules_path, environ, prune_after_days, seal_after_s)
         is_over = False
         while not is_over:
             work.run()
@@ -148,7 +150,9 @@ def follow(
 class _Work:
     """What is done again and again for one store, each thing whatever became of the others."""
 
-    def __init__(self, db: str, rules_path: str, environ: Mapping[str, str], prune_after_days: int) -> None:
+    def __init__(
+        self, db: str, rules_path: str, environ: Mapping[str, str], prune_after_days: int, seal_after_s: int
+    ) -> None:
         address = parse_address(db)
         self._db = db
         self._board = address.board
@@ -158,7 +162,7 @@ class _Work:
         self._reported: set[str] = set()
         self._alerted_s = -ALERT_EVERY_S
         self._pruned_s = time.monotonic()  # `serve` did it when it started
-        self.upkeep = Upkeep(address, address.clickhouse) if address.clickhouse else None
+        self.upkeep = Upkeep(address, address.clickhouse, seal_after_s) if address.clickhouse else None
 
     def run(self) -> None:
         """Do it once; a problem is reported when it comes."""

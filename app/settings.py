@@ -39,6 +39,9 @@ class Settings:
     trend_runs: Annotated[int, "Newest runs in the overview's charts and rankings."] = 1000
     follow: Annotated[str, "Whether to update incidents and send alerts while serving: yes or no."] = "yes"
     prune_after_days: Annotated[int, "Days after which the detail of a run is deleted while serving; 0 never."] = 0
+    seal_after_s: Annotated[
+        int, "Seconds after its last change until a run that ended is sealed, beside ClickHouse."
+    ] = 600
     read_only: Annotated[str, "Whether to write nothing at all, for a copy or a read-only disk: yes or no."] = "no"
     log_format: Annotated[str, "A line a request on stderr: none, text or json."] = "none"
     stop_s: Annotated[int, "Seconds that requests under way may take when the server stops."] = 30
@@ -74,6 +77,7 @@ _RANGES = {
     "port": (0, 65535),
     "trusted_proxies": (0, 10),
     "prune_after_days": (0, 100_000),
+    "seal_after_s": (0, 31_536_000),
     "upload_records": (1, 10**9),
     "upload_rows": (1, 10**9),
 }

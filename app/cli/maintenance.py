@@ -36,11 +36,12 @@ _SIZES_BYTES = {
 BACKUP_NOTES = """\
 A backup is a folder: database.db, the deleted runs that can be restored, the files of sealed runs, and manifest.json
 with checksums. Uploads that wait for their import are left out. Servers and recorders go on meanwhile.
-Exit codes: 0 done, 2 nothing was written.
+Exit codes: 0 done, 1 done without some runs' files, which are damaged or missing, 2 nothing was written.
 """
 RESTORE_NOTES = """\
 What was there moves to FILE.replaced-<time>. Stop the servers and recorders of FILE first.
-Exit codes: 0 done, 2 nothing was replaced.
+--run-files needs no stop, and changes nothing but the files of sealed runs that are damaged or missing.
+Exit codes: 0 done, 1 done, and files of sealed runs are missing, 2 nothing was replaced.
 """
 VERIFY_NOTES = """\
 Checks pages, references, roll-ups against a recount, deleted runs, and the checksums of sealed runs and of a backup.
@@ -62,7 +63,7 @@ Exit codes: 0 done, 1 a sealed run's file is damaged or missing and stays, 2 not
 @click.command(cls=Command, epilog=BACKUP_NOTES)
 @click.argument("folder", metavar="DST", help="New folder.")
 @board_option
-def backup(folder: str, db: str) -> None:
+def backup(folder: str, db: str) -> int:
     """Back up a database, also while it is served and recorded into."""
     from compileboard.collectors.store.maintenance.backup import write_backup
 
@@ -72,28 +73,29 @@ def backup(folder: str, db: str) -> None:
         if is_terminal:
             sys.stderr.write(f"\r{done * 100 // max(total, 1)}% of {format_count(total)} pages")
 
-    manifest = write_backup(db, folder, program_version=__version__, progress=show)
+    problems: list[str] = []
+    manifest = write_backup(db, folder, program_version=__version__, progress=show, problems=problems)
     if is_terminal:
         sys.stderr.write("\r\x1b[K")
     size_bytes = sum(file.size_bytes for file in manifest.files.values())
     runs = format_plural(manifest.row_counts.get("runs", 0), "run")
     trashed = format_plural(sum(name.startswith("trash/") for name in manifest.files), "deleted run")
     _print(f"{folder}: {runs} and {trashed}, {format_bytes(size_bytes)}, as of {format_time(manifest.created_us)}")
-    if manifest.missing_trash:
-        runs = format_plural(manifest.missing_trash, "deleted run")
-        _print(f"{runs} could not be kept: the file is gone; `compileboard verify` names them")
-    if manifest.missing_run_files:
-        runs = format_plural(manifest.missing_run_files, "sealed run")
-        _print(f"{runs} could not be kept: the file is gone; `compileboard verify` names them")
+    for problem in problems:
+        fail(f"not in the backup: {problem}")
+    return FAILED if problems else 0
 
 
 @click.command(cls=Command, epilog=RESTORE_NOTES)
 @click.argument("folder", metavar="SRC", help="Folder that `backup` wrote.")
+@click.option("--run-files", is_flag=True, help="Only put back files of sealed runs that are damaged or missing.")
 @board_option
-def restore(folder: str, db: str) -> None:
+def restore(folder: str, run_files: bool, db: str) -> int:
     """Put a backup in place of a database that is not served."""
     from compileboard.collectors.store.maintenance.backup import restore_backup
 
+    if run_files:
+        return _restore_run_files(folder, db)
     restored = restore_backup(folder, db)
     manifest = restored.manifest
     runs = format_plural(manifest.row_counts.get("runs", 0), "run")
@@ -106,6 +108,30 @@ def restore(folder: str, db: str) -> None:
     else:
         with closing(open_writer(db, create=False)) as writer:
             record_action(writer, "database.restore", os.path.basename(folder.rstrip("/")), command_origin())
+    lost_count = manifest.missing_run_files + manifest.missing_trash
+    if lost_count:
+        _print(
+            f"the backup lacks files of {format_plural(lost_count, 'run')}: `compileboard verify` names them, "
+            "`restore --run-files` takes them from another backup"
+        )
+    return FAILED if lost_count else 0
+
+
+def _restore_run_files(folder: str, db: str) -> int:
+    from compileboard.collectors.store.maintenance.backup import restore_run_files
+
+    restored = restore_run_files(folder, db)
+    for run_id in restored.run_ids:
+        _print(f"run {run_id}: its file is back")
+    if restored.run_ids:
+        with closing(open_writer(db, create=False)) as writer:
+            for run_id in restored.run_ids:
+                record_action(writer, "run.restore_file", run_id, command_origin())
+    for problem in restored.problems:
+        fail(problem)
+    if not restored.run_ids and not restored.problems:
+        _print(f"{db}: no run lacks its file")
+    return FAILED if restored.problems else 0
 
 
 @click.command(cls=Command, epilog=VERIFY_NOTES)

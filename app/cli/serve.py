@@ -98,4 +98,5 @@ def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
     settings = load_settings(os.environ, {"alerts": alerts})
     set_log_format(settings.log_format)
     wait = follower.wait_for_stdin if while_stdin else follower.sleep
-    return follower.follow(db, settings.alerts, os.environ, wait, prune_after_days=settings.prune_after_days)
+    more = {"prune_after_days": settings.prune_after_days, "seal_after_s": settings.seal_after_s}
+    return follower.follow(db, settings.alerts, os.environ, wait, **more)

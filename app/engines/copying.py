@@ -178,11 +178,14 @@ def _take(source: StoreAddress, work: Path, program_version: str, say: Say) -> N
             shutil.rmtree(left) if left.is_dir() else left.unlink()
     say(f"copying {source.board}")
     snapshot, board = work / _SNAPSHOT, work / BOARD
-    manifest = write_backup(source.board, str(snapshot), program_version=program_version)
-    if manifest.missing_run_files or manifest.missing_trash:
+    problems: list[str] = []
+    write_backup(source.board, str(snapshot), program_version=program_version, problems=problems)
+    if problems:
+        for problem in problems:
+            say(problem)
         raise CopyError(
-            f"{source.board} lacks files of {manifest.missing_run_files + manifest.missing_trash} runs; "
-            f"`compileboard verify {source.board}` names them."
+            f"{source.board} lacks files of {len(problems)} runs, so nothing was copied. Put them back, or delete "
+            "those runs for good."
         )
     (snapshot / TRASH).replace(trash_path(str(board), "").parent)
     if (snapshot / RUN_FILES).is_dir():

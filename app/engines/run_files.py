@@ -5,52 +5,65 @@
 
 Of a sealed run the connection's main database is its file. People's words, and whatever else another run or a page may
 change, are views of the board under the same names: a statement for one run is the same text for every run.
+
+Where cache/ cannot be written or its disk is full, a temporary folder of this user's stands in for it, or memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS, DATABASE_VERSION
-from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.app.log_lines import log
+from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS, DATABASE_VERSION, attach_reader
+from compileboard.collectors.store.errors import StoreError, StoreFull, StoreNotReadable, explain
 from compileboard.collectors.store.maintenance.ownership import copy_owner
-from compileboard.collectors.store.sealed.files import explain_os
+from compileboard.collectors.store.sealed.files import RunFileUnavailable, explain_os
 from compileboard.collectors.store.sealed.reopening import unpack_current
 from compileboard.collectors.store.sealed.rows import IN_FILE, SealedRun
 
 CACHE_BYTES = 10 << 30
+TEMPORARY_BYTES = 1 << 30
+SPARE_BYTES = 64 << 20  # of a disk, for the board's own writes
+MEMORY = "/dev/shm"  # noqa: S108  a file system in memory
 _NEW = ".new."
 _ATTEMPTS = 3  # another process may remove a file before it is opened
 _ABANDONED_S = 3600
+_reported: set[str] = set()  # caches that cannot be written, as this process has logged
 
 
 class RunFiles:
     """The unpacked files of one board's sealed runs; those used longest ago go first."""
 
-    def __init__(self, board: str, cache: str, most_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, board: str, cache: str, most_bytes: int = CACHE_BYTES, temporary: Sequence[str] | None = None
+    ) -> None:
         self.board = board
         self._cache = Path(cache)
         self._most_bytes = most_bytes
+        self._temporary = _list_temporary(board) if temporary is None else [Path(name) for name in temporary]
 
     def open(self, sealed: SealedRun) -> sqlite3.Connection:
         """Return a connection with the detail of a sealed run and what the board has of all runs.
 
-        Raises: StoreError if its file is damaged or not there, or the cache cannot be written.
+        Raises: RunFileUnavailable if its file cannot be used; StoreError if it can be unpacked nowhere.
         """
-        path = self._cache / f"{sealed.file.digest.hex()}.{DATABASE_VERSION}.db"
+        name = f"{sealed.file.digest.hex()}.{DATABASE_VERSION}.db"
         for _attempt in range(_ATTEMPTS):
-            if not _use(path):
-                self._unpack(sealed, path)
+            path = self._find(name) or self._unpack(sealed, name)
             try:
                 connection = _open_file(path)
             except sqlite3.DatabaseError:  # removed meanwhile, or damaged: it is made anew
-                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
                 continue
             try:
                 _put_beside(connection, self.board)
@@ -60,40 +73,115 @@ class RunFiles:
             return connection
         raise StoreError(f"{path} cannot be opened. Check the permissions of its folder and the disk's room.")
 
-    def _unpack(self, sealed: SealedRun, path: Path) -> None:
-        try:
-            self._cache.mkdir(mode=0o700, exist_ok=True)
-            copy_owner(self._cache, Path(self.board))
-            with tempfile.TemporaryDirectory(prefix=_NEW, dir=self._cache) as folder:
-                new = Path(folder, "run.db")
-                unpack_current(self.board, sealed.file, new)
-                new.chmod(0o600)
-                copy_owner(new, Path(self.board))
-                with new.open("rb") as file:
-                    os.fsync(file.fileno())  # a file that is there is whole, also after a power cut
-                new.replace(path)
-            self._trim(path)
-        except OSError as error:
-            raise explain_os(error, self._cache) from error
+    def _find(self, name: str) -> Path | None:
+        folders = [self._cache, *(folder for folder in self._temporary if _is_own(folder))]
+        return next((folder / name for folder in folders if _use(folder / name)), None)
 
-    def _trim(self, path: Path) -> None:
-        """Remove the files that were used longest ago, until the others fit; what a killed process left goes too."""
-        files = []
-        for entry in os.scandir(self._cache):
-            with suppress(FileNotFoundError):
-                status = entry.stat()
-                if entry.name.startswith(_NEW):
-                    if time.time() - status.st_mtime > _ABANDONED_S:
-                        shutil.rmtree(entry.path, ignore_errors=True)
-                elif entry.path != str(path):
-                    files.append((status.st_mtime, status.st_size, entry.path))
-        total_bytes = path.stat().st_size + sum(size_bytes for _used_s, size_bytes, _path in files)
-        for _used_s, size_bytes, name in sorted(files):
-            if total_bytes <= self._most_bytes:
-                return
-            with suppress(FileNotFoundError):
-                os.unlink(name)
-            total_bytes -= size_bytes
+    def _unpack(self, sealed: SealedRun, name: str) -> Path:
+        """Unpack a file where there is room for it: into the cache, else into a temporary folder."""
+        refusal: StoreError | None = None
+        for folder in (self._cache, *self._temporary):
+            most_bytes = self._most_bytes if folder == self._cache else min(self._most_bytes, TEMPORARY_BYTES)
+            try:
+                if folder == self._cache:
+                    self._make_cache()
+                else:
+                    _make_own(folder)
+                _make_room(folder, sealed.file.unpacked_bytes)
+                _unpack_into(folder, self.board, sealed, name)
+                _trim(folder, folder / name, most_bytes)
+            except RunFileUnavailable:
+                raise
+            except (StoreError, OSError) as error:
+                refusal = refusal or (explain_os(error, folder) if isinstance(error, OSError) else error)
+                continue
+            if refusal is not None and str(self._cache) not in _reported:
+                _reported.add(str(self._cache))
+                log(f"{refusal} Until then sealed runs are unpacked in {folder}.", "warning")
+            return folder / name
+        assert refusal is not None
+        raise refusal
+
+    def _make_cache(self) -> None:
+        self._cache.mkdir(mode=0o700, exist_ok=True)
+        copy_owner(self._cache, Path(self.board))
+
+
+def _list_temporary(board: str) -> list[Path]:
+    """List the folders that may stand in for a cache; all processes of a user have the same ones."""
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(board))).hexdigest()[:16]
+    with suppress(FileNotFoundError):  # no folder may be written
+        roots = dict.fromkeys((tempfile.gettempdir(), MEMORY))
+        return [Path(root, f"compileboard-{os.geteuid()}-{digest}") for root in roots]
+    return []
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether a folder is this user's alone: anyone may make one in a folder that is for all."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def _make_own(folder: Path) -> None:
+    """Raises: OSError if it cannot be made; StoreNotReadable if it is another user's."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if not _is_own(folder):
+        raise StoreNotReadable(f"{folder} is another user's.")
+
+
+def _unpack_into(folder: Path, board: str, sealed: SealedRun, name: str) -> None:
+    with tempfile.TemporaryDirectory(prefix=_NEW, dir=folder) as work:
+        new = Path(work, "run.db")
+        unpack_current(board, sealed.file, new)
+        new.chmod(0o600)
+        copy_owner(new, Path(board))
+        with new.open("rb") as file:
+            os.fsync(file.fileno())  # a file that is there is whole, also after a power cut
+        new.replace(folder / name)
+
+
+def _make_room(folder: Path, needed_bytes: int) -> None:
+    """Remove files that were used longest ago where their disk has no room for one more.
+
+    Raises: StoreFull if that is not enough.
+    """
+    lacking_bytes = needed_bytes + SPARE_BYTES - shutil.disk_usage(folder).free
+    for _used_s, size_bytes, path in _list_files(folder):
+        if lacking_bytes <= 0:
+            return
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        lacking_bytes -= size_bytes
+    if lacking_bytes > 0:
+        raise StoreFull(f"The disk that holds {folder} is full. Free some space.")
+
+
+def _trim(folder: Path, newest: Path, most_bytes: int) -> None:
+    """Remove the files that were used longest ago, until the others fit."""
+    files = [file for file in _list_files(folder) if file[2] != str(newest)]
+    total_bytes = newest.stat().st_size + sum(size_bytes for _used_s, size_bytes, _path in files)
+    for _used_s, size_bytes, path in files:
+        if total_bytes <= most_bytes:
+            return
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        total_bytes -= size_bytes
+
+
+def _list_files(folder: Path) -> list[tuple[float, int, str]]:
+    """List the files of a cache, those used longest ago first; what a killed process left goes."""
+    files = []
+    for entry in os.scandir(folder):
+        with suppress(FileNotFoundError):
+            status = entry.stat()
+            if not entry.name.startswith(_NEW):
+                files.append((status.st_mtime, status.st_size, entry.path))
+            elif time.time() - status.st_mtime > _ABANDONED_S:
+                shutil.rmtree(entry.path, ignore_errors=True)
+    return sorted(files)
 
 
 def _use(path: Path) -> bool:
@@ -102,7 +190,7 @@ def _use(path: Path) -> bool:
         os.utime(path)
     except FileNotFoundError:
         return False
-    except PermissionError:  # another user's: it is read all the same
+    except OSError:  # another user's, or of a read-only disk: it is read all the same
         return path.exists()
     return True
 
@@ -124,7 +212,7 @@ def _open_file(path: Path) -> sqlite3.Connection:
 
 def _put_beside(connection: sqlite3.Connection, board: str) -> None:
     """Make all tables that are not a run's own those of the board, as of one moment."""
-    connection.execute("attach ? as board", (f"{Path(board).absolute().as_uri()}?mode=ro",))
+    attach_reader(connection, board, "board")
     rows = connection.execute("select name from board.sqlite_schema where type = 'table' and sql is not null")
     for (name,) in rows.fetchall():
         if name not in IN_FILE and not name.startswith(("search_words", "sqlite_")):

@@ -10,7 +10,7 @@ from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import StoreBusy, StoreError, StoreFull
 from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
 from compileboard.collectors.store.sealed.files import remove_abandoned
-from compileboard.collectors.store.sealed.sealing import NotSealable, list_sealable, seal_run
+from compileboard.collectors.store.sealed.sealing import QUIET_US, NotSealable, list_sealable, seal_run
 
 PASS_S = 10.0  # nothing is published meanwhile
 
@@ -24,8 +24,10 @@ class SealingPass:
     is_done: bool = False
 
 
-def seal_ended_runs(board: str, *, now_us: int | None = None, most_s: float = PASS_S) -> SealingPass:
-    """Seal the runs that ended, did not change for ten minutes and are published whole.
+def seal_ended_runs(
+    board: str, quiet_us: int = QUIET_US, *, now_us: int | None = None, most_s: float = PASS_S
+) -> SealingPass:
+    """Seal the runs that ended, did not change for a while and are published whole.
 
     Nothing is published meanwhile; another process that publishes or seals is left alone.
     Raises: StoreError if the board cannot be opened.
@@ -41,11 +43,11 @@ def seal_ended_runs(board: str, *, now_us: int | None = None, most_s: float = PA
         return done
     with lease, closing(open_writer(board, create=False)) as writer:
         remove_abandoned(board)
-        for run_id in list_sealable(writer, now_us):
+        for run_id in list_sealable(writer, now_us, quiet_us=quiet_us):
             if time.monotonic() >= until_s:
                 return done
             try:
-                seal_run(writer, run_id, now_us=now_us)
+                seal_run(writer, run_id, now_us=now_us, quiet_us=quiet_us)
                 done.sealed_count += 1
             except NotSealable:
                 continue  # it changed since it was listed

@@ -17,7 +17,7 @@ from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.sealed.address import EXPECTED
-from compileboard.collectors.store.sealed.files import RunFileMissing
+from compileboard.collectors.store.sealed.files import RunFileMissing, RunFileUnavailable
 from compileboard.collectors.store.sealed.rows import SealedRun, get_sealed_run, has_sealed_runs
 
 MOST_OPEN = 128  # files of runs, twice what one side of a comparison has
@@ -34,10 +34,14 @@ class Store(Protocol):
     def engine(self) -> Engine:
         """Return what has the tables across runs."""
 
+    @property
+    def unavailable(self) -> dict[str, RunFileUnavailable]:
+        """Return the runs whose file was asked for and cannot be used, by their ids."""
+
     def open_run(self, run_id: str) -> sqlite3.Connection:
         """Return a connection with the detail of one run and people's words; it is closed with the store.
 
-        A run that there is none of has the board. Raises: StoreError if its file is damaged or not there.
+        A run that there is none of has the board. Raises: RunFileUnavailable if its file cannot be used.
         """
 
     def close(self) -> None:
@@ -50,6 +54,7 @@ class SingleFile:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.board = connection
         self.engine: Engine = SqliteEngine(connection)
+        self.unavailable: dict[str, RunFileUnavailable] = {}
 
     def open_run(self, run_id: str) -> sqlite3.Connection:
         """Return the file: it has every run."""
@@ -66,20 +71,25 @@ class Folder:
     def __init__(self, board: sqlite3.Connection, engine: Engine, files: RunFiles) -> None:
         self.board = board
         self.engine = engine
+        self.unavailable: dict[str, RunFileUnavailable] = {}
         self._files = files
         self._runs: dict[str, sqlite3.Connection] = {}
 
     def open_run(self, run_id: str) -> sqlite3.Connection:
         """Return a connection with the detail of one run and people's words; of many, those used longest ago close.
 
-        Raises: StoreError if the run is sealed and its file is damaged or not there.
+        Raises: RunFileUnavailable if the run is sealed and its file cannot be used; StoreError.
         """
         connection = self._runs.pop(run_id, None)
         if connection is None:
             sealed = get_sealed_run(self.board, run_id)
             if sealed is None:
                 return self.board
-            connection = self._open_file(sealed)
+            try:
+                connection = self._open_file(sealed)
+            except RunFileUnavailable as error:
+                self.unavailable[run_id] = error
+                raise
         self._runs[run_id] = connection
         if len(self._runs) > MOST_OPEN:
             self._runs.pop(next(iter(self._runs))).close()
@@ -128,14 +138,31 @@ def _share_clients(address: ClickHouseAddress, _process_id: int) -> Clients:
     return Clients(address, read_password(os.environ))
 
 
+def open_run_or_board(store: Store, run_id: str) -> sqlite3.Connection:
+    """Return a connection with the detail of one run, or the board, which has none of it, where its file is lost.
+
+    For what shows more than that run: its page tells what was left out (`unavailable`).
+    """
+    try:
+        return store.open_run(run_id)
+    except RunFileUnavailable:
+        return store.board
+
+
 def group_runs(
     store: Store, run_ids: Iterable[str], *, most_files: int | None = None
 ) -> list[tuple[sqlite3.Connection, list[str]]]:
-    """Group runs by the file that has their detail, in the order given; those of more files are left out."""
+    """Group runs by the file that has their detail, in the order given; those of more files are left out.
+
+    So are runs whose file cannot be used: `unavailable` has them.
+    """
     groups: dict[int, tuple[sqlite3.Connection, list[str]]] = {}
     for run_id in run_ids:
         if len(groups) == most_files:
             break
-        connection = store.open_run(run_id)
+        try:
+            connection = store.open_run(run_id)
+        except RunFileUnavailable:
+            continue
         groups.setdefault(id(connection), (connection, []))[1].append(run_id)
     return list(groups.values())

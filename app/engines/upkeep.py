@@ -19,15 +19,16 @@ from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
 
 GATHER_S = 2.0
 SWEEP_EVERY_S = 86_400.0
-SETTLE_EVERY_S = 60.0  # months and sealing wait for ten quiet minutes: they need no haste
+SETTLE_EVERY_S = 60.0  # months and sealing wait for quiet minutes: they need no haste
 
 
 class Upkeep:
     """What the process that follows a board remembers of its engine. `problems` are of the newest pass."""
 
-    def __init__(self, address: StoreAddress, engine: ClickHouseAddress) -> None:
+    def __init__(self, address: StoreAddress, engine: ClickHouseAddress, seal_after_s: int) -> None:
         self._board = address.board
         self._engine = engine
+        self._seal_after_us = seal_after_s * 1_000_000
         self._reader: sqlite3.Connection | None = None
         self._version = -1  # of the board, as its reader counts what others write
         self._published_s = 0.0
@@ -83,7 +84,7 @@ class Upkeep:
                 if now_s - self._swept_s >= SWEEP_EVERY_S:
                     publisher.sweep(board, now_us)
                     self._swept_s = now_s
-        self.problems += seal_ended_runs(self._board, now_us=now_us).problems
+        self.problems += seal_ended_runs(self._board, self._seal_after_us, now_us=now_us).problems
         self._settled_s = now_s
 
     def _save_error(self, error: StoreError) -> None:

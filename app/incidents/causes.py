@@ -9,7 +9,7 @@ from typing import Any
 
 from compileboard.app.analysis.incidents.messages import describe_cause, find_metric_of, shorten_commit
 from compileboard.app.analysis.metrics import PASSES
-from compileboard.app.engines.store import Store
+from compileboard.app.engines.store import Store, open_run_or_board
 from compileboard.app.format import format_plural
 from compileboard.app.queries.dashboard.causes import (
     CodeLocation,
@@ -78,7 +78,7 @@ class CauseFinder:
     ) -> list[dict[str, Any]]:
         own = [(row, of) for row, of in rows if row["kind"] == "graph_break" and row["word"] in ("new", "more often")]
         locations = list_break_locations(
-            self._store.open_run(lead.first_run_id), _ids(own, "break_id"), lead.first_run_id
+            open_run_or_board(self._store, lead.first_run_id), _ids(own, "break_id"), lead.first_run_id
         )
         causes = []
         for row, of in own:
@@ -107,14 +107,15 @@ class CauseFinder:
         ids_of_file: dict[sqlite3.Connection, list[str]] = {}
         for cause_id in ids:
             runs = list_affected_runs(self._store.engine, RECOMPILES, parse_id(cause_id), limit=1).rows
-            ids_of_file.setdefault(self._store.open_run(runs[0].id) if runs else self._store.board, []).append(cause_id)
+            file = open_run_or_board(self._store, runs[0].id) if runs else self._store.board
+            ids_of_file.setdefault(file, []).append(cause_id)
         for file, of_file in ids_of_file.items():
             locations |= list_cause_locations(file, of_file)
         return locations
 
     def _describe_failure(self, lead: SeriesChange) -> dict[str, Any]:
         """Describe how a model failed first: torch's error, and the user's line in its traceback."""
-        first = self._store.open_run(lead.first_run_id)
+        first = open_run_or_board(self._store, lead.first_run_id)
         failed = get_failed_result(first, lead.first_run_id, lead.suite, lead.model)
         labels = [str(row["label"]) for row in lead.evidence.get("causes") or () if row["kind"] == "failure"]
         if failed is None or not failed.message:
@@ -137,7 +138,7 @@ class CauseFinder:
         path, line, source_line = own[-1].groups()
         known = [
             file
-            for file in list_run_files(self._store.open_run(run_id), run_id)
+            for file in list_run_files(open_run_or_board(self._store, run_id), run_id)
             if path.endswith(f"/{file}") or path == file
         ]
         file = max(known, key=len, default=path.rpartition("/")[2])

@@ -20,7 +20,7 @@ from compileboard.app.analysis.comparison.model import (
 )
 from compileboard.app.analysis.metrics import PASSES, format_value
 from compileboard.app.analysis.trends.lines import find_changes
-from compileboard.app.engines.store import Store
+from compileboard.app.engines.store import Store, open_run_or_board
 from compileboard.app.incidents.detection import DetectedChange
 from compileboard.app.queries.dashboard.causes import get_failed_result
 from compileboard.app.queries.fleet.commits import list_commit_range
@@ -31,6 +31,7 @@ from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
 from compileboard.collectors.contract.categories import label_category
+from compileboard.collectors.store.sealed.files import RunFileUnavailable
 
 MOST_CAUSES = 12
 MOST_COMMITS = 20
@@ -72,7 +73,9 @@ class EvidenceCollector:
         if change.metric == PASSES.name and change.kind == "step" and change.direction == "worse":
             # The result says why: comparing two runs takes a hundred times as long, and failures are many.
             series = change.configuration
-            failed = get_failed_result(self._store.open_run(after.id), after.id, series["suite"], series["model"])
+            failed = get_failed_result(
+                open_run_or_board(self._store, after.id), after.id, series["suite"], series["model"]
+            )
             return [_make("failure", "new", failed.accuracy or failed.reason or "failed")] if failed else []
         compared = self._pair(before.id, after.id)
         return [] if compared is None else self._find_causes(change, compared)
@@ -86,7 +89,7 @@ class EvidenceCollector:
             clock = read_clock()  # labels alone: an id needs none
             named = find_side(self._store.board, self._engine, clock, run_id, "run")
             return load_side(self._store, clock, named)
-        except FilterError:  # deleted meanwhile
+        except (FilterError, RunFileUnavailable):  # deleted meanwhile, or its file is lost
             return None
 
     def _compare(self, before: str, after: str) -> Comparison | None:

@@ -24,6 +24,7 @@ from compileboard.collectors.store.errors import (
     StoreRefused,
     explain,
 )
+from compileboard.collectors.store.sealed.files import RunFileUnavailable
 
 RETRY_S = 5
 TITLES = {
@@ -49,14 +50,18 @@ def wants_json() -> bool:
 
 
 def render_error(
-    status: int, message: str, errors: list[str] | None = None, fields: Mapping[str, Any] | None = None
+    status: int,
+    message: str,
+    errors: list[str] | None = None,
+    fields: Mapping[str, Any] | None = None,
+    title: str | None = None,
 ) -> Response:
-    """Make the failure's response in the shape its reader expects."""
+    """Make the failure's response in the shape its reader expects; `title` stands in for the status's own."""
     if wants_json():
         body = {"ok": False, "error": message, "errors": errors or [message], "status": status, **(fields or {})}
         response: Response = jsonify(body)
     else:
-        title = TITLES.get(status, "That did not work")
+        title = title or TITLES.get(status, "That did not work")
         text = render_template("error.html", status=status, title=title, message=message, errors=errors or [])
         response = make_response(text)
     response.status_code = status
@@ -85,6 +90,8 @@ def handle_http(error: HTTPException) -> Response:
 
 def handle_store(error: StoreError) -> Response:
     """Answer a database that cannot be used; the store's own message says what to do."""
+    if isinstance(error, RunFileUnavailable):
+        return render_error(503, str(error), title="This run's file is not available")
     is_broken = isinstance(error, (NotAStore, StoreNotReadable)) and not isinstance(error, StoreReadOnly)
     response = render_error(500 if is_broken else 507 if isinstance(error, StoreFull) else 503, str(error))
     if isinstance(error, (StoreBusy, StoreFull, EngineAway)):

@@ -9,6 +9,7 @@ from flask import Flask, current_app, g, request, url_for
 
 from compileboard.app.db import get_reader, get_settings
 from compileboard.app.engines.address import parse_address
+from compileboard.app.format import format_plural
 from compileboard.app.queries.dashboard.incidents import count_incidents
 from compileboard.app.queries.dashboard.publications import get_publication_error
 from compileboard.app.web.access import may
@@ -34,6 +35,7 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (("Graph breaks", "graph_breaks.index"), ("Recompiles", "recompiles.index"), ("Repros", "repros.index")),
     ),
 )
+MOST_UNAVAILABLE = 3  # runs with a lost file that one page names
 # Of the dashboard alone: a static site has none.
 LOCAL_PAGES = frozenset(("imports.index", "boxes.index", "activity.index"))
 
@@ -131,6 +133,17 @@ def describe_publication() -> str | None:
     return error and f"Pages across runs are behind: {error}"
 
 
+def describe_unavailable() -> list[str]:
+    """Describe the runs whose detail this page was to show and has not: their files are lost."""
+    store = g.get("store")
+    if store is None or not may("read"):
+        return []
+    listed = list(store.unavailable.items())
+    lines = [f"The detail of run {run_id} is left out: {error}" for run_id, error in listed[:MOST_UNAVAILABLE]]
+    more_count = len(listed) - len(lines)
+    return [*lines, f"So is that of {format_plural(more_count, 'other run')}."] if more_count else lines
+
+
 def _is_static_site() -> bool:
     return current_app.jinja_env.globals["site_copy"] is not None
 
@@ -138,5 +151,8 @@ def _is_static_site() -> bool:
 def init_app(app: Flask) -> None:
     """Register the bar's entries and search box for templates."""
     app.jinja_env.globals.update(
-        navigation=list_entries, search_box=choose_search_box, describe_publication=describe_publication
+        navigation=list_entries,
+        search_box=choose_search_box,
+        describe_publication=describe_publication,
+        describe_unavailable=describe_unavailable,
     )

@@ -133,10 +133,28 @@ def _open_read_only(name: str) -> sqlite3.Connection:
         return connection
     except sqlite3.OperationalError as error:
         connection.close()
-        is_writable = os.access(os.path.dirname(os.path.abspath(name)), os.W_OK)
-        if (is_writable and not isinstance(explain(error, name), StoreFull)) or _has_log(name):
+        if not _can_be_immutable(error, name):
             raise
         return sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+
+
+def attach_reader(connection: sqlite3.Connection, name: str, schema: str) -> None:
+    """Attach a database to a connection for reading only, as open_reader opens it."""
+    uri = Path(name).absolute().as_uri()
+    try:
+        connection.execute(f"attach ? as {schema}", (f"{uri}?mode=ro",))
+        connection.execute(f"select count(*) from {schema}.sqlite_schema")  # noqa: S608 - our own name
+    except sqlite3.OperationalError as error:
+        if not _can_be_immutable(error, name):
+            raise
+        if any(row[1] == schema for row in connection.execute("pragma database_list")):
+            connection.execute(f"detach {schema}")
+        connection.execute(f"attach ? as {schema}", (f"{uri}?mode=ro&immutable=1",))
+
+
+def _can_be_immutable(error: sqlite3.OperationalError, name: str) -> bool:
+    is_writable = os.access(os.path.dirname(os.path.abspath(name)), os.W_OK)
+    return not ((is_writable and not isinstance(explain(error, name), StoreFull)) or _has_log(name))
 
 
 def _has_log(name: str) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from compileboard.app.analysis.models.matrix import Cell, SuiteMatrix
 from compileboard.app.analysis.models.series import ModelSeries, read_name
 from compileboard.app.analysis.models.table import DEFAULT_ORDER, ORDERS, cut_page, sort_results
 from compileboard.app.api.answers import PageQuery, find_run, operation, refuse
-from compileboard.app.db import get_engine, get_run_reader
+from compileboard.app.db import get_engine, get_run_reader, get_store
+from compileboard.app.engines.store import open_run_or_board
 from compileboard.app.queries.fields import SORT_HELP, Count, TimeUs
 from compileboard.app.queries.fleet.models import STATUSES, ModelFilter, list_models
 from compileboard.app.queries.page import Page
@@ -160,7 +162,7 @@ def get_model(name: str, query: SuiteQuery) -> ModelHistoryJson:
     history = build_model_history(get_engine(), name, query.suite)
     if history is None:
         refuse(f"There is no model {name[:80]}; /api/v1/models lists those that were benchmarked.")
-    open_run, every = get_run_reader, history.series
+    open_run, every = partial(open_run_or_board, get_store()), history.series
     return ModelHistoryJson(
         model=name,
         suites=history.suites,

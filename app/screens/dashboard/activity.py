@@ -24,6 +24,7 @@ _ACTIONS = {
     "run.restore": "Run restored",
     "run.prune": "Run deleted for good",
     "run.prune_detail": "Run's detail pruned",
+    "run.restore_file": "Run's file restored",
     "database.restore": "Backup restored",
     "run.annotate": "Run name or note edited",
     "baseline.save": "Baseline saved",

@@ -11,7 +11,7 @@ from compileboard.app.checks.rules import RULES
 from compileboard.app.checks.rules.model import FAIL, IMPROVED, NOTE, PASS, RuleOptions, Side
 from compileboard.app.checks.sides import choose_both, load_expected, load_run, need_run
 from compileboard.app.checks.tables import is_file, read_table
-from compileboard.app.engines.store import Store
+from compileboard.app.engines.store import Store, open_run_or_board
 from compileboard.app.queries.fields import Count
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.schema import one_of
@@ -76,7 +76,7 @@ def load_fixes(get_store: Callable[[], Store], clock: RecorderClock, text: str) 
     if is_file(text):
         return {}
     run = need_run(get_store(), clock, text)
-    causes = list_run_causes(get_store().open_run(run.id), run)
+    causes = list_run_causes(open_run_or_board(get_store(), run.id), run)
     helping = [(cause, [fix.title for fix in cause.advice if fix.helps]) for cause in causes]
     return {fingerprint: titles[0] for cause, titles in helping if titles for fingerprint in cause.fingerprints}
 

@@ -20,7 +20,7 @@ from compileboard.app.analysis.incidents.messages import find_metric_of, rank_se
 from compileboard.app.analysis.metrics import PASSES, Metric
 from compileboard.app.analysis.runs.advice import CauseRow
 from compileboard.app.analysis.trends.lines import Axis, TrendLine, lay_out
-from compileboard.app.engines.store import Store
+from compileboard.app.engines.store import Store, open_run_or_board
 from compileboard.app.queries.dashboard.incidents import (
     Comment,
     IncidentCounts,
@@ -196,7 +196,7 @@ def build_incident(
     change = next((change for change in record.changes if change.id == wanted_id), None)
     series = build_series(store.engine, change, clock) if change else None
     first_id = record.incident.first_bad.run_id
-    repros = list_repros(store.open_run(first_id), run_id=first_id, limit=MOST_REPROS).rows
+    repros = list_repros(open_run_or_board(store, first_id), run_id=first_id, limit=MOST_REPROS).rows
     return IncidentScreen(record, series, _find_fixable(store, record.incident, series), repros)
 
 
@@ -209,7 +209,7 @@ def _find_fixable(store: Store, incident: Incident, series: IncidentSeries | Non
     newest = series.newest[0].id if series and series.newest else incident.first_bad.run_id
     for run_id in dict.fromkeys((newest, incident.first_bad.run_id)):
         detail = get_run(store.board, run_id)
-        causes = list_run_causes(store.open_run(run_id), detail.run) if detail else []
+        causes = list_run_causes(open_run_or_board(store, run_id), detail.run) if detail else []
         same = [row for row in causes if cause_id in map(format_id, row.content_ids)]
         if same:
             return same[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 from compileboard.app.analysis.models.matrix import (
@@ -21,7 +22,7 @@ from compileboard.app.analysis.models.table import (
     list_page,
     sort_results,
 )
-from compileboard.app.engines.store import Store
+from compileboard.app.engines.store import Store, open_run_or_board
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_series_changes
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fields import Count, TimeUs
@@ -290,10 +291,11 @@ def build_model(store: Store, model: str, query: Mapping[str, str], run_id: str 
         raise UnknownModelError(f"{model[:80]} was never measured so; take a part of the address away.")
     point = _choose_point(selected, run_id)
     row = point.row
-    reader = store.open_run(row.run_id)
+    reader = open_run_or_board(store, row.run_id)
     changes = list_series_changes(store.board, "model", selected.fields["suite"] or "", [model])
     changes.sort(key=lambda change: (change.recovered_run_id is not None, *rank_change(change)))
-    parts = [(result, get_result_parts(store.open_run(result.run_id), result.id)) for result in point.parts]
+    open_run = partial(open_run_or_board, store)
+    parts = [(result, get_result_parts(open_run(result.run_id), result.id)) for result in point.parts]
     return ModelScreen(
         history=history,
         selected=selected,
@@ -304,8 +306,8 @@ def build_model(store: Store, model: str, query: Mapping[str, str], run_id: str 
         graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),
         causes=list_task_causes(reader, row.run_id, row.tasks),
         repros=list_repros(reader, run_id=row.run_id, tasks=row.tasks, limit=MOST_REPROS).rows,
-        exports=build_exports(store.open_run, history.series, selected.fields["suite"]),
-        distributed=build_distributed(store.open_run, history.series, selected.fields["suite"]),
+        exports=build_exports(open_run, history.series, selected.fields["suite"]),
+        distributed=build_distributed(open_run, history.series, selected.fields["suite"]),
     )
 
 

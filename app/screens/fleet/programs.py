@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.engines.store import Store
+from compileboard.app.engines.store import Store, open_run_or_board
 from compileboard.app.format import format_duration
 from compileboard.app.queries.fields import Count, DurationUs, RunId
 from compileboard.app.queries.run_cache import cached_for_run
@@ -42,7 +42,7 @@ def list_programs(store: Store, runs: Iterable[RunRow]) -> list[ProgramSavings]:
 
 
 def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
-    causes = cached_for_run(store.open_run(run.id), run.id, load_causes)
+    causes = cached_for_run(open_run_or_board(store, run.id), run.id, load_causes)
     fixable = [cause for cause in causes if cause.is_fixable]
     if not fixable:
         return None

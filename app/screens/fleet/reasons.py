@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from compileboard.app.analysis.runs.advice import CauseRow
-from compileboard.app.engines.store import Store, group_runs
+from compileboard.app.engines.store import Store, group_runs, open_run_or_board
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakEvent, DistinctBreak
 from compileboard.app.queries.fleet.reasons import (
@@ -143,7 +143,7 @@ def _find_newest_run(reader: sqlite3.Connection, events: Sequence[Any]) -> RunRo
 
 def _find_cause(store: Store, run: RunRow, reason_id: int, compile_key: int | None) -> CauseRow | None:
     """Return the cause of a run that a reason is part of: its own, or the graph break before the code it came in."""
-    causes = list_run_causes(store.open_run(run.id), run)
+    causes = list_run_causes(open_run_or_board(store, run.id), run)
     own = (cause for cause in causes if reason_id in cause.content_ids)
     breaks = (cause for cause in causes if any(compile_key in part.recompile_keys for part in cause.resumed))
     return next(own, None) or next(breaks, None)
@@ -155,7 +155,7 @@ def build_graph_break(store: Store, distinct_id: int) -> GraphBreakScreen | None
     if screen is None:
         return None
     event = next(iter(screen.events), None)
-    newest = get_event(store.open_run(event.run_id), event.process_id, event.sequence) if event else {}
+    newest = get_event(open_run_or_board(store, event.run_id), event.process_id, event.sequence) if event else {}
     return GraphBreakScreen(
         **vars(screen),
         stack=list_stack(newest),

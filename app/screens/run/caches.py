@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from compileboard.app.analysis.caches.keys import ComponentChange, KeyDiff
 from compileboard.app.analysis.caches.lookups import ComponentGroup, find_nearest, group_components, summarize_diff
-from compileboard.app.engines.store import Store
+from compileboard.app.engines.store import Store, open_run_or_board
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import failures
 from compileboard.app.queries.run.caches import (
@@ -132,7 +132,7 @@ def build_lookup(
     if lookup.result != "miss" or lookup.text is None or not components:
         return CacheLookupScreen(lookup, detail, components)
     run_ids = list_runs_before(across.board, lookup.run_id) if across else [lookup.run_id]
-    open_run = across.open_run if across else lambda _run_id: reader
+    open_run = partial(open_run_or_board, across) if across else lambda _run_id: reader
     earlier = list_earlier(open_run, lookup, run_ids)
     nearest, diff = find_nearest(components, lookup.text, read_texts(open_run, earlier)) or (None, None)
     return CacheLookupScreen(lookup, detail, components, nearest, diff, len(earlier), len(run_ids))

@@ -133,6 +133,7 @@ def download(run_id: str, format: str) -> Response:
         )
         response = Response(body, content_type=FORMATS[format])
     else:
+        get_run_reader(run_id)  # what is wrong with its file is said before the answer begins
         pieces = _stream(get_settings().db, detail, format, table, source, now_us, stale_after_s)
         response = Response(pieces, content_type=FORMATS[format])
     response.headers.set("Content-Disposition", "attachment", filename=file_name(detail, format, table))

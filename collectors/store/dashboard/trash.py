@@ -27,8 +27,8 @@ from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.maintenance.ownership import copy_owner
 from compileboard.collectors.store.publications import get_last_result_id, publish_removal, publish_run
-from compileboard.collectors.store.sealed.files import remove_run_files, run_folder
-from compileboard.collectors.store.sealed.rows import has_sealed_runs
+from compileboard.collectors.store.sealed.files import RunFileUnavailable, check_run_file, remove_run_files
+from compileboard.collectors.store.sealed.rows import SealedRun, has_sealed_runs, list_sealed_runs
 from compileboard.collectors.store.search_index import remove_run_words
 from compileboard.collectors.store.streams.rows import forget_run_streams
 from compileboard.collectors.store.streams.texts import drop_unused_texts, list_old_texts
@@ -187,7 +187,7 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
                 copy.row_factory = sqlite3.Row
                 copy.execute("create table if not exists functions (id, file, name)")
                 give_content_ids(copy)
-            _check_run_file(trash, database_path(connection), run_id)
+            _check_run_file(trash, database_path(connection))
             connection.execute("pragma defer_foreign_keys = on")
             _Restoring(connection, copy if version < CONTENT_IDS_VERSION else trash).run()
             if version < SUGGESTIONS_VERSION:
@@ -434,20 +434,21 @@ def _is_whole(trash: sqlite3.Connection, run_id: str) -> bool:
         return False
 
 
-def find_run_file(trash: sqlite3.Connection) -> str | None:
-    """Return the name of the file with the detail of a deleted run; None of a run that was not sealed."""
+def find_sealed_run(trash: sqlite3.Connection) -> SealedRun | None:
+    """Return the deleted run of a file of the trash with the file of its detail; None if it was not sealed."""
     with suppress(sqlite3.OperationalError):  # it was deleted before there were sealed runs
-        row = trash.execute("select file_name from sealed_runs").fetchone()
-        return None if row is None else str(row[0])
+        return next(iter(list_sealed_runs(trash)), None)
     return None
 
 
-def _check_run_file(trash: sqlite3.Connection, database: str, run_id: str) -> None:
-    """Raises: CannotRestore if the run was sealed and its file is not there."""
-    name = find_run_file(trash)
-    file = None if name is None else run_folder(database) / name
-    if file is not None and not file.is_file():
-        raise CannotRestore(f"{file}, with the detail of run {run_id[:80]}, is not there; put it back from a backup")
+def _check_run_file(trash: sqlite3.Connection, database: str) -> None:
+    """Raises: CannotRestore if the run was sealed and its file cannot be used."""
+    sealed = find_sealed_run(trash)
+    try:
+        if sealed is not None:
+            check_run_file(database, sealed.file)
+    except RunFileUnavailable as error:
+        raise CannotRestore(str(error).removesuffix(".")) from error
 
 
 class _Restoring:
@@ -537,13 +538,14 @@ class _Restoring:
                 values | {number: values[number] + shift} if shift and number in values else values
                 for values in chain([first], rows)
             )
-            self._connection.executemany(_write_insert(table, first), added)
+            self._connection.executemany(write_insert(table, first), added)
 
     def _insert(self, table: TrashTable, values: dict[str, Any], otherwise: str = "") -> None:
-        self._connection.execute(_write_insert(table, values, otherwise), values)
+        self._connection.execute(write_insert(table, values, otherwise), values)
 
 
-def _write_insert(table: TrashTable, names: Iterable[str], otherwise: str = "") -> str:
+def write_insert(table: TrashTable, names: Iterable[str], otherwise: str = "") -> str:
+    """Return the statement that inserts a row of a table by its columns' names."""
     names = tuple(names)
     marks = ", ".join(f":{name}" for name in names)
     return f"insert {otherwise} into {table.name} ({', '.join(names)}) values ({marks})"  # noqa: S608 - our own names

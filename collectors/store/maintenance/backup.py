@@ -19,18 +19,25 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader
-from compileboard.collectors.store.dashboard.trash import find_run_file, trash_path
+from compileboard.collectors.store.dashboard.trash import find_sealed_run, trash_path
 from compileboard.collectors.store.errors import StoreError, StoreTooNew, explain
 from compileboard.collectors.store.maintenance.leases import SERVE, take_lease
 from compileboard.collectors.store.maintenance.ownership import copy_owner
 from compileboard.collectors.store.sealed.address import BOARD
-from compileboard.collectors.store.sealed.files import run_folder
+from compileboard.collectors.store.sealed.files import (
+    RunFile,
+    RunFileDamaged,
+    RunFileUnavailable,
+    describe_problem,
+    put_back_run_file,
+    run_folder,
+)
 from compileboard.collectors.store.sealed.rows import list_sealed_runs
 
 FORMAT = 1
@@ -65,7 +72,7 @@ class BackupManifest:
     row_counts: dict[str, int]
     files: dict[str, BackupFile]
     missing_trash: int  # deleted runs whose file was gone already
-    missing_run_files: int = 0  # sealed runs whose file was gone already
+    missing_run_files: int = 0  # sealed runs whose file was gone already, or damaged
 
 
 @dataclass(frozen=True)
@@ -77,11 +84,25 @@ class RestoredBackup:
     replaced_run_count: int | None
 
 
+@dataclass(frozen=True)
+class RestoredFiles:
+    """The runs whose file was put back, and what is wrong with those of others."""
+
+    run_ids: list[str]
+    problems: list[str]
+
+
 def write_backup(
-    database: str, target: str, *, program_version: str, progress: Progress = lambda done, total: None
+    database: str,
+    target: str,
+    *,
+    program_version: str,
+    progress: Progress = lambda done, total: None,
+    problems: list[str] | None = None,
 ) -> BackupManifest:
     """Back a database up into a new folder.
 
+    The files of deleted and sealed runs that cannot be used are left out: which is added to `problems`.
     Raises: StoreError in words, with nothing left under the folder's name.
     """
     folder = Path(os.path.abspath(target))
@@ -91,13 +112,17 @@ def write_backup(
         raise BackupError(f"there is no folder {folder.parent}; make it first.")
     with _partial_folder(folder) as partial:
         created_us = time.time_ns() // 1000
-        missing, missing_run_files = _copy_snapshot(database, partial, progress)
+        missing, missing_run_files, run_files = _copy_snapshot(database, partial, progress)
         with closing(_open_copy(partial / DATABASE)) as copy:
             version = int(copy.execute("pragma user_version").fetchone()[0])
             counts = {name: count for name in COUNTED if (count := _count_rows(copy, name)) is not None}
         files = {str(path.relative_to(partial)): _describe_file(path) for path in _list_files(partial)}
+        missing_run_files += _remove_damaged(files, run_files, database, partial)
+        if problems is not None:
+            problems += [*missing, *missing_run_files]
         manifest = BackupManifest(
-            FORMAT, program_version, version, created_us, counts, files, missing, missing_run_files
+            *(FORMAT, program_version, version, created_us, counts, files, len(missing)),
+            missing_run_files=len(missing_run_files),
         )
         (partial / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
         folders = [path for path in partial.rglob("*") if path.is_dir()]
@@ -142,23 +167,27 @@ def _partial_folder(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _copy_snapshot(database: str, partial: Path, progress: Progress) -> tuple[int, int]:
-    """Copy the database with its deleted and its sealed runs; return of how many of each the file is gone."""
+def _copy_snapshot(database: str, partial: Path, progress: Progress) -> tuple[list[str], list[str], dict[str, RunFile]]:
+    """Copy the database with its deleted and its sealed runs; return what is wrong with the files of each.
+
+    And those that sealed runs have, by their ids.
+    """
     for attempt in range(TRASH_TRIES):
         with closing(open_reader(database, allow_older=True)) as reader:
             reader.execute("begin")
             missing = _copy_trash(reader, database, partial / TRASH)
-            missing_run_files = _copy_run_files(reader, database, partial)
+            run_files = _list_run_files(reader, partial / TRASH)
+            missing_run_files = _copy_run_files(run_files, database, partial)
             if (missing or missing_run_files) and attempt + 1 < TRASH_TRIES:
                 time.sleep(0.1)
                 continue
             _copy_pages(reader, database, partial / DATABASE, progress)
-            return missing, missing_run_files
+            return missing, missing_run_files, run_files
     raise AssertionError("unreachable")
 
 
-def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> int:
-    """Copy the files of deleted runs that a snapshot knows of; return how many of them are not there."""
+def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> list[str]:
+    """Copy the files of deleted runs that a snapshot knows of; return which of them are missing."""
     version = int(reader.execute("pragma user_version").fetchone()[0])
     if version < DATABASE_VERSION:  # the table had other names
         reader.execute("select count(*) from sqlite_schema").fetchone()
@@ -166,32 +195,57 @@ def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> int:
     else:
         rows = reader.execute("select run_id from removed_runs where expires_us is not null order by run_id")
         paths = [trash_path(database, row["run_id"]) for row in rows]
-    missing = 0
+    missing = []
     for path in paths:
         try:
             shutil.copyfile(path, target / path.name)
         except FileNotFoundError:
-            missing += 1
+            missing.append(f"{path} is missing: its deleted run cannot be restored.")
     return missing
 
 
-def _copy_run_files(reader: sqlite3.Connection, database: str, partial: Path) -> int:
-    """Copy the files of sealed runs, also of deleted ones; return how many of them are not there."""
+def _list_run_files(reader: sqlite3.Connection, trash: Path) -> dict[str, RunFile]:
+    """List the files of sealed runs by their runs' ids, also of deleted ones."""
     version = int(reader.execute("pragma user_version").fetchone()[0])
-    names = {sealed.file.name for sealed in list_sealed_runs(reader)} if version >= SEALED_VERSION else set()
-    for path in (partial / TRASH).iterdir():
+    sealed = list_sealed_runs(reader) if version >= SEALED_VERSION else []
+    for path in trash.glob("*.db"):
         with closing(_open_copy(path)) as deleted:
-            names.add(find_run_file(deleted) or "")
-    missing = 0
-    for name in sorted(names - {""}):
-        source, target = run_folder(database) / name, partial / RUN_FILES / name
+            run = find_sealed_run(deleted)
+            sealed += [run] if run is not None else []
+    return {run.run_id: run.file for run in sealed}
+
+
+def _copy_run_files(files: Mapping[str, RunFile], database: str, partial: Path) -> list[str]:
+    """Copy the files of sealed runs; return what is wrong with those that cannot be copied."""
+    problems = []
+    for run_id, file in sorted(files.items()):
+        target = partial / RUN_FILES / file.name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             if not target.exists():
-                _link(source, target)
-        except FileNotFoundError:
-            missing += 1
-    return missing
+                _link(run_folder(database) / file.name, target)
+        except OSError:
+            target.unlink(missing_ok=True)
+            problem = describe_problem(database, file)
+            if problem is None:  # it is the backup's disk that fails
+                raise
+            problems.append(f"run {run_id}: {problem}")
+    return problems
+
+
+def _remove_damaged(
+    files: dict[str, BackupFile], run_files: Mapping[str, RunFile], database: str, partial: Path
+) -> list[str]:
+    """Remove the copies of damaged files of sealed runs; return what is wrong with each."""
+    problems = []
+    for run_id, file in sorted(run_files.items()):
+        name = f"{RUN_FILES}/{file.name}"
+        if name in files and files[name].sha256 != file.digest.hex():
+            del files[name]
+            (partial / name).unlink()
+            problem = describe_problem(database, file) or f"{run_folder(database) / file.name} changed meanwhile"
+            problems.append(f"run {run_id}: {problem}")
+    return problems
 
 
 def _link(source: Path, target: Path) -> None:
@@ -282,6 +336,30 @@ def list_changed_files(folder: str, manifest: BackupManifest) -> list[str]:
             what = "size" if file.size_bytes != expected.size_bytes else "SHA-256"
             problems.append(f"{name} is damaged: its {what} is not the manifest's")
     return problems
+
+
+def restore_run_files(folder: str, database: str) -> RestoredFiles:
+    """Put back the files of sealed runs that are missing or damaged, and nothing else; the database may be served.
+
+    Raises: StoreError if the database or the backup cannot be read.
+    """
+    read_manifest(folder)
+    restored = RestoredFiles([], [])
+    with closing(open_reader(database)) as reader:
+        files = _list_run_files(reader, trash_path(database, "").parent)
+    for run_id, file in sorted(files.items()):
+        problem = describe_problem(database, file)
+        if problem is None:
+            continue
+        try:
+            put_back_run_file(database, file, Path(folder, RUN_FILES))
+            restored.run_ids.append(run_id)
+        except RunFileUnavailable as error:
+            kind = "damaged" if isinstance(error, RunFileDamaged) else "not"
+            restored.problems.append(f"run {run_id}: {problem} The file is {kind} in {folder}; try another backup.")
+        except StoreError as error:
+            restored.problems.append(f"run {run_id}: {error}")
+    return restored
 
 
 def restore_backup(folder: str, database: str) -> RestoredBackup:

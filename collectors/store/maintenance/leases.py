@@ -4,6 +4,7 @@
     serve            shared by every server: nobody replaces the database below them
     follow           the process that updates incidents and sends alerts
     prune            the process that prunes runs
+    reopen           the process that puts the rows of a large sealed run back
     publish          the process that publishes runs in the second engine, or seals those that ended
 """
 
@@ -16,7 +17,7 @@ from types import TracebackType
 
 from compileboard.collectors.store.maintenance.ownership import copy_owner
 
-SERVE, FOLLOW, PRUNE, PUBLISH = "serve", "follow", "prune", "publish"
+SERVE, FOLLOW, PRUNE, PUBLISH, REOPEN = "serve", "follow", "prune", "publish", "reopen"
 
 
 class Lease:

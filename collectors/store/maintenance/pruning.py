@@ -19,7 +19,7 @@ from compileboard.collectors.store.connection import checkpoint, open_writer, wr
 from compileboard.collectors.store.dashboard.trash import TEXTS, database_path, list_trashed_texts
 from compileboard.collectors.store.publications import NEXT, publish_run
 from compileboard.collectors.store.sealed.files import (
-    RunFileDamaged,
+    RunFileUnavailable,
     name_run_file,
     open_workplace,
     pack_run_file,
@@ -135,8 +135,8 @@ def prune_runs(
 ) -> Iterator[PrunedRun]:
     """Prune the runs of a rule, yielding each when it is done; then delete the texts that no run has.
 
-    With a size, it is the real one after each run that ends it. A run whose file is damaged or not there stays as it
-    is: why is added to `problems`.
+    With a size, it is the real one after each run that ends it. A run whose file cannot be used stays as it is:
+    why is added to `problems`.
     """
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
@@ -146,7 +146,7 @@ def prune_runs(
             break
         try:
             detail_bytes = _prune_anywhere(connection, row["id"], trashed, now_us)
-        except RunFileDamaged as error:  # the others are pruned all the same
+        except RunFileUnavailable as error:  # the others are pruned all the same
             if problems is not None:
                 problems.append(f"run {row['id']} is not pruned: {error}")
             continue

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from compileboard.collectors.store.codec import unpack_bytes
 from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader
-from compileboard.collectors.store.dashboard.trash import find_run_file, trash_path
+from compileboard.collectors.store.dashboard.trash import find_sealed_run, trash_path
 from compileboard.collectors.store.errors import explain
 from compileboard.collectors.store.maintenance.backup import (
     DATABASE,
@@ -23,9 +23,9 @@ from compileboard.collectors.store.maintenance.backup import (
     read_manifest,
 )
 from compileboard.collectors.store.maintenance.recount import list_differences
-from compileboard.collectors.store.sealed.files import check_run_file, run_folder
+from compileboard.collectors.store.sealed.files import RunFileUnavailable, describe_problem
 from compileboard.collectors.store.sealed.reopening import unpack_current
-from compileboard.collectors.store.sealed.rows import SealedRun, list_sealed_runs
+from compileboard.collectors.store.sealed.rows import SealedRun, get_sealed_run, list_sealed_runs
 
 MOST_PROBLEMS = 20
 
@@ -95,9 +95,10 @@ def _list_lost_trash(reader: sqlite3.Connection, path: str, folder: Path) -> Ite
         try:
             with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as deleted:
                 state = deleted.execute("pragma quick_check(1)").fetchone()[0]
-                name = find_run_file(deleted)
-                if name is not None and not (run_folder(path) / name).is_file():
-                    yield f"run {row['run_id']}: {run_folder(path) / name} is missing, it cannot be restored"
+                sealed = find_sealed_run(deleted)
+                problem = sealed and describe_problem(path, sealed.file)
+                if problem:
+                    yield f"run {row['run_id']}: it cannot be restored: {problem}"
         except sqlite3.DatabaseError as error:
             state = str(error)
         if state != "ok":
@@ -108,8 +109,11 @@ def _list_damaged_runs(reader: sqlite3.Connection, path: str, whole: bool) -> It
     """Compare the files of sealed runs with their digests; `whole` ones are read as databases too."""
     count = 0
     for sealed in list_sealed_runs(reader):
-        problem = check_run_file(path, sealed.file)
-        problems = [problem] if problem else _list_run_problems(reader, path, sealed) if whole else []
+        problem = describe_problem(path, sealed.file)
+        try:
+            problems = [problem] if problem else _list_run_problems(reader, path, sealed) if whole else []
+        except RunFileUnavailable as error:  # pruned or reopened meanwhile
+            problems = [str(error)] if get_sealed_run(reader, sealed.run_id) == sealed else []
         yield from (f"run {sealed.run_id}: {problem}" for problem in problems)
         count += len(problems)
         if count >= MOST_PROBLEMS:

@@ -41,12 +41,20 @@ class RunFile(NamedTuple):
     unpacked_bytes: int
 
 
-class RunFileDamaged(StoreNotReadable):
-    """A run's file is not there, or not what was written."""
+class RunFileUnavailable(StoreNotReadable):
+    """A sealed run's file cannot be used: all else of the board can."""
 
 
-class RunFileMissing(RunFileDamaged):
+class RunFileMissing(RunFileUnavailable):
     """A run's file is not there."""
+
+
+class RunFileDamaged(RunFileUnavailable):
+    """A run's file is not what was written."""
+
+
+class RunFileUnreadable(RunFileUnavailable):
+    """A run's file is there and cannot be read: its permissions, its disk."""
 
 
 def run_folder(database: str) -> Path:
@@ -127,43 +135,94 @@ def pack_run_file(database: str, source: Path, name: str) -> RunFile:
 def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
     """Unpack a run's file into a new one, comparing its digest.
 
-    Raises: RunFileDamaged; StoreError if the target cannot be written.
+    Raises: RunFileUnavailable; StoreError if the target cannot be written.
     """
     path = run_folder(database) / file.name
     expander, digest = zlib.decompressobj(_GZIP), hashlib.sha256()
     try:
-        with path.open("rb") as packed, target.open("xb") as plain:
-            while piece := packed.read(_PIECE_BYTES):
+        with target.open("xb") as plain:
+            for piece in _read_pieces(path):
                 digest.update(piece)
                 while piece and not expander.eof:
                     plain.write(expander.decompress(piece, _PIECE_BYTES))
                     piece = expander.unconsumed_tail
             plain.write(expander.flush())
             size_bytes = plain.tell()
-    except FileNotFoundError as error:
-        if error.filename != str(path):
-            raise explain_os(error, target) from error
-        raise RunFileMissing(f"{path} is not there: it has a run's detail. Put it back from a backup.") from None
     except zlib.error as error:
         raise _damaged(path) from error
     except OSError as error:
-        raise explain_os(error, path if error.filename == str(path) else target) from error
+        raise explain_os(error, target) from error
     if digest.digest() != file.digest or size_bytes != file.unpacked_bytes:
         raise _damaged(path)
 
 
-def check_run_file(database: str, file: RunFile) -> str | None:
-    """Return what is wrong with a run's file, None where it is what was written."""
-    path, digest = run_folder(database) / file.name, hashlib.sha256()
+def check_run_file(database: str, file: RunFile, folder: Path | None = None) -> None:
+    """Compare a run's file with its digest; in another folder of run files where one is given.
+
+    Raises: RunFileUnavailable
+    """
+    path, digest = (folder or run_folder(database)) / file.name, hashlib.sha256()
+    for piece in _read_pieces(path):
+        digest.update(piece)
+    if digest.digest() != file.digest:
+        raise _damaged(path)
+
+
+def describe_problem(database: str, file: RunFile) -> str | None:
+    """Describe what is wrong with a run's file, None where it is what was written."""
+    try:
+        check_run_file(database, file)
+    except RunFileUnavailable as error:
+        return str(error)
+    return None
+
+
+def glance_at_run_file(database: str, file: RunFile) -> RunFileUnavailable | None:
+    """Return what its size and permissions tell is wrong with a run's file; its content is not read."""
+    path = run_folder(database) / file.name
+    try:
+        size_bytes = path.stat().st_size
+    except FileNotFoundError:
+        return _missing(path)
+    except OSError as error:
+        return _unreadable(path, error)
+    if size_bytes != file.size_bytes:
+        return _damaged(path)
+    return None if os.access(path, os.R_OK) else _unreadable(path, PermissionError(13, os.strerror(13)))
+
+
+def put_back_run_file(database: str, file: RunFile, source: Path) -> None:
+    """Copy a run's file from another folder of run files; it appears whole or not at all.
+
+    Raises: RunFileUnavailable if that one cannot be used either; StoreError if it cannot be written.
+    """
+    check_run_file(database, file, source)
+    target = run_folder(database) / file.name
+    with open_workplace(database) as folder:
+        new = folder / "run.gz"
+        try:
+            shutil.copyfile(source / file.name, new)
+            new.chmod(0o600)
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            for made in (target.parent, new):
+                copy_owner(made, Path(database))
+            with new.open("rb") as written:
+                os.fsync(written.fileno())
+            new.replace(target)
+            _sync_folder(target.parent)
+        except OSError as error:
+            raise explain_os(error, target) from error
+
+
+def _read_pieces(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as packed:
             while piece := packed.read(_PIECE_BYTES):
-                digest.update(piece)
+                yield piece
     except FileNotFoundError:
-        return f"{path} is missing; put it back from a backup"
+        raise _missing(path) from None
     except OSError as error:
-        return f"{path} cannot be read ({error.strerror})"
-    return None if digest.digest() == file.digest else f"{path} is damaged; put it back from a backup"
+        raise _unreadable(path, error) from error
 
 
 def list_run_files(database: str, run_id: str) -> list[Path]:
@@ -188,8 +247,24 @@ def explain_os(error: OSError, path: Path) -> StoreError:
     return kind(f"{path} cannot be read or written ({error.strerror}). Check the permissions of it and its folder.")
 
 
+_PUT_BACK = "All else works. `compileboard restore BACKUP --run-files` puts it back from a backup."
+
+
+def _missing(path: Path) -> RunFileMissing:
+    return RunFileMissing(f"{path} is missing: it has the detail of a sealed run. {_PUT_BACK}")
+
+
 def _damaged(path: Path) -> RunFileDamaged:
-    return RunFileDamaged(f"{path} is damaged: its content is not what was written. Put it back from a backup.")
+    return RunFileDamaged(
+        f"{path} is damaged: its content is not what was written. It has the detail of a sealed run. {_PUT_BACK}"
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> RunFileUnreadable:
+    return RunFileUnreadable(
+        f"{path} cannot be read ({error.strerror}): it has the detail of a sealed run. Check its permissions and its "
+        f"disk. {_PUT_BACK}"
+    )
 
 
 def _sync_folder(path: Path) -> None:

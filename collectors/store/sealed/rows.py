@@ -46,9 +46,11 @@ def has_sealed_runs(connection: sqlite3.Connection) -> bool:
 
 def list_sealed_runs(connection: sqlite3.Connection) -> list[SealedRun]:
     """List every sealed run by its id."""
-    return [_make(row) for row in connection.execute(f"select {_COLUMNS} from sealed_runs order by run_id")]  # noqa: S608
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    return [_make(row) for row in cursor.execute(f"select {_COLUMNS} from sealed_runs order by run_id")]  # noqa: S608
 
 
 def _make(row: sqlite3.Row) -> SealedRun:
     file = RunFile(row["file_name"], bytes(row["digest"]), row["size_bytes"], row["unpacked_bytes"])
-    return SealedRun(row["run_id"], file, row["emptied_us"] is not None)
+    return SealedRun(row["run_id"], file, bool(row["emptied_us"]))

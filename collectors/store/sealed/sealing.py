@@ -5,8 +5,8 @@
 3. Its detail goes in short transactions, so that recorders and servers write between them.
 
 Killed before 2, there is a file that no row names: the next attempt replaces or removes it. Killed after 2, the next
-pass goes on with 3. From 2 on readers have the file. What is new of the run puts its rows back (reopening.py), also
-amid 3.
+pass goes on with 3. From 2 on readers have the file. What is new of the run puts its rows back (reopening.py,
+large_runs.py), also amid 3.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from compileboard.collectors.store.bundles import write_bundle
 from compileboard.collectors.store.connection import checkpoint, write_transaction
 from compileboard.collectors.store.dashboard.trash import database_path, list_trashed_texts
 from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.maintenance.leases import REOPEN, take_lease
 from compileboard.collectors.store.maintenance.pruning import (
     DeletionSteps,
     delete_detail,
@@ -36,10 +37,10 @@ from compileboard.collectors.store.sealed.rows import ROLLUPS, get_sealed_run
 from compileboard.collectors.store.search_index import remove_run_words
 
 PAGE_BYTES = 1024  # an empty schema has 194 KB of these, and 631 KB of SQLite's usual ones
-QUIET_US = 600 * 1_000_000  # without a commit
+QUIET_US = 600 * 1_000_000  # without a commit, where nobody says how long
 SILENT_US = 86_400 * 1_000_000  # of a run that never ended
 
-# Ended, or silent for a day; its state published whole, ten minutes ago; nobody is deleting of it.
+# Ended, or silent for a day; its state published whole, a while ago; nobody is deleting of it.
 SEALABLE_SQL = """
 select r.id, r.pub
 from published_runs as p
@@ -70,7 +71,9 @@ def list_sealable(
     connection: sqlite3.Connection, now_us: int, limit: int = 1000, *, quiet_us: int = QUIET_US
 ) -> list[str]:
     """List the runs to seal, those first whose detail a killed pass did not delete, then those of the oldest change."""
-    left = connection.execute("select run_id from sealed_runs where emptied_us is null order by run_id").fetchall()
+    left = connection.execute(
+        "select run_id from sealed_runs where emptied_us is null or emptied_us = 0 order by run_id"
+    ).fetchall()
     rows = connection.execute(
         f"{SEALABLE_SQL} order by r.pub limit :limit", _values(now_us, quiet_us) | {"limit": limit}
     )
@@ -97,7 +100,20 @@ def seal_run(
         remove_run_files(database_path(connection), run_id, named=file.name)
         _empty(connection, run_id, file, now_us, text_ids)
     elif not sealed.is_emptied:
+        _take_over(connection, run_id)
         _empty(connection, run_id, sealed.file, now_us, None)
+
+
+def _take_over(connection: sqlite3.Connection, run_id: str) -> None:
+    """Let the detail go again that a killed process was putting back (large_runs.py).
+
+    Raises: NotSealable if one is at it now.
+    """
+    lease = take_lease(database_path(connection), REOPEN)
+    if lease is None:
+        raise NotSealable(f"run {run_id} is being put back")
+    with lease, write_transaction(connection):
+        connection.execute("update sealed_runs set emptied_us = null where run_id = ? and emptied_us = 0", (run_id,))
 
 
 def _values(now_us: int, quiet_us: int) -> dict[str, int]:
@@ -121,7 +137,7 @@ def _need_sealable(connection: sqlite3.Connection, run_id: str, now_us: int, qui
         raise NotSealable(f"run {run_id} is running")
     if row["rows_run_pub"] != row["pub"]:
         raise NotSealable(f"run {run_id} is not published as it is")
-    raise NotSealable(f"run {run_id} changed within ten minutes, was sealed, or is being pruned")
+    raise NotSealable(f"run {run_id} changed lately, was sealed, or is being pruned")
 
 
 def _write_file(connection: sqlite3.Connection, run_id: str, pub: int) -> RunFile:

@@ -16,8 +16,6 @@ from flask import Flask
 from compileboard.app import db
 from compileboard.app.api.run import timeline
 from compileboard.app.engines.run_files import RunFiles
-from compileboard.app.engines.store import Folder
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.screens.fleet import search
 from compileboard.app.settings import Settings
 from compileboard.app.web.fleet import reports
@@ -29,72 +27,9 @@ from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.migrations import FOLDER
 from compileboard.collectors.store.sealed.files import list_run_files, pack_run_file, unpack_run_file
 from compileboard.collectors.store.sealed.rows import IN_FILE, SealedRun, get_sealed_run, list_sealed_runs
-from compileboard.collectors.store.search_index import index_run, remove_run_words
-from tests.unit.app.benched import RUNS, bench_suite
-from tests.unit.app.hostile import record_hostile_run
-from tests.unit.app.pages import list_benched, list_explored, list_pages
-from tests.unit.app.repros import RUN as REPRO_RUN
-from tests.unit.app.repros import capture_repros
-from tests.unit.app.series_changes import keep_one_of_each
-from tests.unit.store.sealed.sealed_board import NOW_US, copy_board, seal_all
-
-
-@pytest.fixture(scope="module")
-def live(explored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("live")
-    with closing(copy_board(explored, folder)) as store:
-        bench_suite(store)
-        capture_repros(store)
-        keep_one_of_each(store)
-        record_hostile_run(store)
-        store.execute("update runs set heartbeat_us = 1 where state = 'running'")
-        for row in store.execute("select id from runs order by started_us, id").fetchall():
-            remove_run_words(store, row["id"])  # so that the newest run's were indexed last
-            index_run(store, row["id"])
-    return folder / "board.db"
-
-
-@pytest.fixture(scope="module")
-def sealed(live: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sealed")
-    with closing(copy_board(live, folder)) as board:
-        assert len(seal_all(board)) == 9
-    return folder / "board.db"
-
-
-def open_folder(board: Path, across: Path | None = None) -> Folder:
-    files = RunFiles(str(board), str(board.parent / "cache"))
-    return Folder(open_reader(board), SqliteEngine(open_reader(across or board)), files)
-
-
-def list_addresses(live: Path, app: Flask) -> list[str]:
-    """List every page and API address of every run, with the things that it has."""
-    addresses = []
-    with closing(open_reader(live)) as reader:
-        for pages in (list_explored, list_pages, list_benched):
-            addresses += [page for kind in pages.values() for page in kind(reader)[:5]]
-        run_ids = [row["id"] for row in reader.execute("select id from runs where suite = 'captures' order by id")]
-        ids = {
-            "artifact_id": "select id from artifacts where run_id = ? order by name, id limit 1",
-            "guards_id": "select artifact_id from guard_sets where run_id = ? order by id limit 1",
-            "key": "select id from compiles where run_id = ? order by id limit 1",
-            "lookup_id": "select id from cache_lookups where run_id = ? order by id limit 1",
-            "config_hash": "select hash from configs limit 1",
-            "format": 'select value from json_each(\'["html", "md", "json"]\')',
-            "name": "select name from trace_files where run_id = ?",
-        }
-        for rule in app.url_map.iter_rules():
-            if "run_id" not in rule.arguments or "GET" not in (rule.methods or ()):
-                continue
-            for run_id in (*run_ids[-2:], RUNS[0], REPRO_RUN):
-                (other,) = rule.arguments - {"run_id"} or {""}
-                sql = ids.get(other, "select ''")
-                sql = ids["guards_id"] if "guards" in rule.rule and other else sql
-                for (value,) in reader.execute(sql, (run_id,) if "?" in sql else ()).fetchall():
-                    with app.test_request_context():
-                        values = {other: value} if other else {}
-                        addresses.append(app.url_for(rule.endpoint, run_id=run_id, **values))
-    return [address for address in dict.fromkeys(addresses) if not address.startswith("/metrics")]
+from tests.unit.app.benched import RUNS
+from tests.unit.app.engines.sealed_runs import list_addresses, open_folder
+from tests.unit.store.sealed.sealed_board import NOW_US
 
 
 @pytest.fixture
@@ -193,7 +128,7 @@ def test_a_damaged_file_is_an_error_of_one_run(sealed: Path, tmp_path: Path) -> 
     with closing(open_folder(board)) as folder:
         with pytest.raises(StoreError, match=f"{RUNS[0]}.*is damaged.*backup"):
             folder.open_run(RUNS[0])
-        with pytest.raises(StoreError, match=f"{RUNS[1]}.*is not there.*backup"):
+        with pytest.raises(StoreError, match=f"{RUNS[1]}.*is missing.*backup"):
             folder.open_run(RUNS[1])
         assert folder.open_run(RUNS[2]).execute("select count(*) from results").fetchone()[0] > 5
 

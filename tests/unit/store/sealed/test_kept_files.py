@@ -94,8 +94,60 @@ def test_a_damaged_or_lost_file_is_told(board: sqlite3.Connection) -> None:
     assert len(problems) == 3
     for run_id, words in ((RUNS[0], "is missing"), (RUNS[1], "is damaged"), (RUNS[2], "cannot be restored")):
         assert sum(run_id in problem and words in problem for problem in problems) == 1
-    with pytest.raises(CannotRestore, match="put it back from a backup"):
+    with pytest.raises(CannotRestore, match="restore BACKUP --run-files"):
         restore_run(board, RUNS[2])
+
+
+def lose_files(path: str) -> tuple[Path, Path, Path]:
+    """Lose the files of three runs: one is missing, one damaged, one a folder that nobody can read."""
+    files = [list_run_files(path, run_id)[0] for run_id in (RUNS[0], RUNS[1], RUN)]
+    files[1].write_bytes(files[1].read_bytes()[:-1] + b"x")
+    for file in (files[0], files[2]):
+        file.unlink()
+    files[2].mkdir()
+    return files[0], files[1], files[2]
+
+
+def test_a_backup_without_lost_files_has_all_else_and_says_so(
+    board: sqlite3.Connection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, backup = path_of(board), str(tmp_path / "backup")
+    lost = lose_files(path)
+    assert main(["backup", backup, "--db", path]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 3 and all(any(str(file) in line for line in errors) for file in lost)
+    assert sum(file.is_file() for file in Path(backup, "runs").rglob("*")) == 2
+    assert main(["verify", backup]) == 1
+    told = capsys.readouterr().out
+    assert told.count("is missing") == 3 and "files of the backup: ok" in told
+    board.close()
+    assert main(["restore", backup, "--db", path]) == 1
+    assert "lacks files of 3 runs" in capsys.readouterr().out
+    assert len(list_problems(path)) == 3
+
+
+def test_lost_files_are_put_back_from_a_backup_while_the_board_is_open(
+    board: sqlite3.Connection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = path_of(board)
+    shutil.copytree(Path(path).parent / "runs", tmp_path / "kept")
+    write_backup(path, str(tmp_path / "backup"), program_version="1")
+    shutil.rmtree(tmp_path / "backup" / "runs")  # its links are damaged with the files
+    (tmp_path / "kept").rename(tmp_path / "backup" / "runs")
+    rows = read_rows(board)
+    lost = lose_files(path)
+    lost[2].rmdir()
+    assert main(["restore", str(tmp_path / "backup"), "--run-files", "--db", path]) == 0
+    assert capsys.readouterr().out.count("its file is back") == 3
+    assert list_problems(path) == [] and {name: read_rows(board)[name] for name in rows if name != "audit"} == {
+        name: rows[name] for name in rows if name != "audit"
+    }
+    lose_files(path)
+    (tmp_path / "backup" / "runs" / lost[0].parent.name / lost[0].name).unlink()
+    assert main(["restore", str(tmp_path / "backup"), "--run-files", "--db", path]) == 1
+    output = capsys.readouterr()
+    assert f"run {RUNS[0]}: {lost[0]} is missing" in output.err and f"run {RUN}: {lost[2]} cannot be" in output.err
+    assert output.out == f"run {RUNS[1]}: its file is back\n"
 
 
 def test_what_is_wrong_within_a_file_is_told(board: sqlite3.Connection, tmp_path: Path) -> None:
@@ -142,9 +194,13 @@ def test_a_damaged_file_stops_the_pruning_of_no_other_run(
 ) -> None:
     (packed,) = list_run_files(path_of(board), RUN)
     packed.unlink()
+    (unreadable,) = list_run_files(path_of(board), RUNS[1])
+    unreadable.unlink()
+    unreadable.mkdir()
     assert main(["prune", "--older-than", "0d", "--db", path_of(board)]) == 1
     output = capsys.readouterr()
-    assert f"run {RUN} is not pruned: {packed} is not there" in output.err and RUNS[0] in output.out
+    assert f"run {RUN} is not pruned: {packed} is missing" in output.err and RUNS[0] in output.out
+    assert f"run {RUNS[1]} is not pruned: {unreadable} cannot be read" in output.err
     pruned = {run_id for (run_id,) in board.execute("select run_id from pruned_runs")}
     assert RUN not in pruned and RUNS[0] in pruned
 

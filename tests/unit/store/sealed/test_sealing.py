@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.app.engines.sealing import SealingPass, seal_ended_runs
+from compileboard.app.settings import load_settings
 from compileboard.collectors.contract.events import Event
 from compileboard.collectors.store.connection import open_writer, write_transaction
 from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash, restore_run
@@ -245,7 +246,7 @@ def test_a_damaged_or_lost_file_is_told_and_nothing_is_stored(board: sqlite3.Con
     for content, words in (
         (packed[:-100] + bytes(100), "is damaged"),
         (packed[:500], "is damaged"),
-        (None, "not there"),
+        (None, "is missing"),
     ):
         path.unlink()
         if content is not None:
@@ -302,6 +303,20 @@ def test_a_pass_seals_what_can_be_and_tells_what_cannot(board: sqlite3.Connectio
     assert seal_ended_runs(path, now_us=NOW_US, most_s=0) == SealingPass()
     assert seal_ended_runs(path, now_us=NOW_US).sealed_count == 1
     assert list_problems(board) == []
+
+
+def test_the_wait_before_a_run_is_sealed_is_a_setting(board: sqlite3.Connection, tmp_path: Path) -> None:
+    publish_all(board)
+    board.execute("update published_runs set rows_us = ?", (NOW_US - 90_000_000,))
+    path = str(tmp_path / "board.db")
+    assert load_settings({}).seal_after_s * 1_000_000 == sealing.QUIET_US
+    assert seal_ended_runs(path, now_us=NOW_US).sealed_count == 0
+    assert (
+        seal_ended_runs(
+            path, load_settings({"COMPILEBOARD_SEAL_AFTER_S": "90"}).seal_after_s * 1_000_000, now_us=NOW_US
+        ).sealed_count
+        == 8
+    )
 
 
 def test_a_command_that_goes_on_with_a_sealed_run_has_its_rows(board: sqlite3.Connection, tmp_path: Path) -> None:

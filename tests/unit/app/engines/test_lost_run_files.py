@@ -1,0 +1,78 @@
+"""What is left of a folder where files of sealed runs are lost: their pages say so, all other pages work."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from compileboard.app import db
+from compileboard.app.api.run import timeline
+from compileboard.app.settings import Settings
+from compileboard.app.web.fleet import reports
+from compileboard.app.web.run import trace_files
+from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.sealed.files import list_run_files
+from compileboard.collectors.store.sealed.rows import list_sealed_runs
+from tests.unit.app.benched import RUNS
+from tests.unit.app.engines.sealed_runs import list_addresses, open_folder
+
+ADVICE = "compileboard restore BACKUP --run-files"
+
+
+@pytest.fixture
+def folder(live: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Copy the board without its cache; all its runs are sealed."""
+    board = Path(shutil.copytree(sealed.parent, tmp_path / "folder")) / "board.db"
+    shutil.rmtree(board.parent / "cache", ignore_errors=True)
+    for module in (db, timeline, reports, trace_files):
+        monkeypatch.setattr(module, "open_store", lambda _address: open_folder(board, live))
+    return board
+
+
+def list_files(board: Path) -> list[Path]:
+    with closing(open_reader(board)) as reader:
+        return [list_run_files(str(board), run.run_id)[0] for run in list_sealed_runs(reader)]
+
+
+def test_pages_of_runs_say_that_their_file_is_missing_and_other_pages_work(
+    folder: Path, live: Path, shared_app: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in list_files(folder):
+        path.unlink()
+    shared_app.config["COMPILEBOARD"] = Settings(db=str(folder))
+    client = shared_app.test_client()
+    addresses = list_addresses(live, shared_app)
+    answers = {address: client.get(address) for address in addresses}
+    assert {answer.status_code for answer in answers.values()} == {200, 400, 503}  # a diff of nothing: 400
+    lost = {address: answer for address, answer in answers.items() if answer.status_code == 503}
+    assert all(ADVICE in answer.text and "is missing" in answer.text for answer in lost.values())
+    assert all(re.match(r"(/api/v1)?/(runs/|compare)", address) for address in lost) and len(lost) > 100
+    with closing(open_reader(live)) as reader:
+        (break_id,) = reader.execute("select distinct_id from run_breaks limit 1").fetchone()
+    across = client.get(f"/graph_breaks/{format_id(break_id)}")
+    assert across.status_code == 200 and " is left out: " in across.text
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"), [("truncate", "is damaged"), ("change", "is damaged"), ("hide", "cannot be read")]
+)
+def test_a_file_that_cannot_be_used_says_what_is_wrong(folder: Path, shared_app: Flask, harm: str, words: str) -> None:
+    shared_app.config["COMPILEBOARD"] = Settings(db=str(folder))
+    (path,) = list_run_files(str(folder), RUNS[0])
+    packed = path.read_bytes()
+    path.unlink()
+    path.mkdir() if harm == "hide" else path.write_bytes(packed[:500] + (b"x" + packed[501:]) * (harm == "change"))
+    client = shared_app.test_client()
+    answer = client.get(f"/api/v1/runs/{RUNS[0]}")
+    assert (answer.status_code, answer.json["status"], answer.json["ok"]) == (503, 503, False)
+    assert str(path) in answer.json["error"] and words in answer.json["error"] and ADVICE in answer.json["error"]
+    page = client.get(f"/runs/{RUNS[0]}")
+    assert page.status_code == 503 and "This run&#39;s file is not available" in page.text
+    assert client.get(f"/runs/{RUNS[1]}").status_code == client.get("/models").status_code == 200
