@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.engine import Dialect, Engine, get_row
 from compileboard.app.settings import Settings
 
 # A run whose recorder fell silent is not running, whatever the store says: nobody was left to write how it ended.
@@ -17,16 +17,12 @@ SHOWN_STATE = """
   end
 """
 MAY_CHANGE = ("running", "interrupted?")  # shown states; a recorder that slept goes on
-_MOST_CANDIDATES = 1_000
-CANDIDATES_SQL = f"""
-select r.id, r.started_us, {SHOWN_STATE} as state
-from runs as r
-$totals
-where r.source <> 'trial'
-  and (:benched = 0 or $t.result_count > 0)
-order by r.started_us desc, r.id desc
-limit :limit
-"""  # noqa: S608  own texts only
+_MOST_RUNNING = 1_000
+# Whether any run has results: else the newest that has some is looked for among all of them.
+HAS_RESULTS: dict[Dialect, str] = {
+    "sqlite": "exists (select 1 from run_totals where result_count > 0)",
+    "clickhouse": "true",
+}
 RUNNING_SQL = """
 select id
 from runs
@@ -72,6 +68,22 @@ def read_clock(stale_after_s: int = Settings.stale_after_s) -> RecorderClock:
     return RecorderClock(time.time_ns() // 1000, stale_after_s)
 
 
+def newest_sql(dialect: Dialect, *, benched: bool, ended: bool) -> str:
+    """Write the statement for the newest run; coalesce() keeps SQLite from reading totals before runs."""
+    is_ended = "not (r.state = 'running' and r.heartbeat_us >= :alive_since_us)" if ended else "true"
+    has_results = f"{HAS_RESULTS[dialect]} and coalesce($t.result_count, 0) > 0" if benched else "true"
+    return f"""
+select r.id
+from runs as r
+$totals
+where r.source <> 'trial'
+  and {is_ended}
+  and {has_results}
+order by r.started_us desc, r.id desc
+limit 1
+"""  # noqa: S608  own texts only
+
+
 def find_newest_run(candidates: Iterable[RunCandidate]) -> str | None:
     """Return the newest run: it started last of those that ended, and timed a model where numbers are asked for.
 
@@ -83,12 +95,15 @@ def find_newest_run(candidates: Iterable[RunCandidate]) -> str | None:
 
 def list_running_ids(engine: Engine, clock: RecorderClock) -> frozenset[str]:
     """List the runs that are running, the silent ones left out."""
-    values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_CANDIDATES}
+    values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_RUNNING}
     return frozenset(str(run_id) for (run_id,) in engine.rows(RUNNING_SQL, values))
 
 
 def get_newest_run_id(engine: Engine, clock: RecorderClock, benched: bool = False) -> str | None:
     """Return the newest run of a database, what `latest` names; `benched`: of those that have results."""
-    values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_CANDIDATES, "benched": benched}
-    rows = engine.rows(CANDIDATES_SQL, values)
-    return find_newest_run(RunCandidate(run_id, started_us, state == "running") for run_id, started_us, state in rows)
+    values = {"alive_since_us": clock.alive_since_us}
+    for ended in (True, False):
+        row = get_row(engine, newest_sql(engine.dialect, benched=benched, ended=ended), values)
+        if row:
+            return str(row["id"])
+    return None

@@ -57,11 +57,24 @@ create table engine_publications (
   error_us integer
 ) strict;
 
--- == lists across runs: what is asked of all runs is read of an index, since a run's row has its whole command ==
+-- == lists across runs: what is asked of all runs is read of an index, since a run's row has all its facts ==
 
 drop index runs_series;
 create index runs_series on runs (suite, name, started_us, state, source, id);
-create index runs_choices on runs (name, suite, host, gpu_name, torch_version);
+-- The runs of one value in the order of the list, and each value that there is, without reading every run.
+create index runs_name on runs (name, started_us, id);
+create index runs_suite on runs (suite, started_us, id);
+create index runs_host on runs (host, started_us, id);
+create index runs_gpu on runs (gpu_name, started_us, id);
+create index runs_torch on runs (torch_version, started_us, id);
+create index runs_branch on runs (git_branch, started_us, id);
+create index runs_text on runs (id, name, command, git_branch, git_subject);
+-- Few runs of many.
+create index runs_running on runs (heartbeat_us) where state = 'running';
+create index runs_trials on runs (id) where source = 'trial';
+create index run_totals_benched on run_totals (run_id) where result_count > 0;
+create index runs_with_nul on runs (id, name, command, git_branch, git_subject)  -- LIKE stops at a NUL
+where instr(name || command || coalesce(git_branch, '') || coalesce(git_subject, ''), char(0)) > 0;
 
 -- == failed logins: what all servers of one board count together ==
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.queries.engine import Dialect, Engine
+from compileboard.app.queries.newest import HAS_RESULTS
 from compileboard.app.queries.parameters import (
     OTHER_KEYS,
     BackendName,
@@ -139,7 +140,8 @@ select r.id, coalesce($a.title, r.name) as name, r.started_us, $t.result_count
 from runs as r
 $totals
 $words
-where $t.result_count > 0
+where {has_results}
+  and coalesce($t.result_count, 0) > 0
 order by r.started_us desc, r.id desc
 limit :limit
 """
@@ -335,4 +337,5 @@ def list_model_choices(engine: Engine) -> ModelChoices:
 
 def list_bench_runs(engine: Engine, limit: int = 200) -> list[BenchmarkRun]:
     """List the newest runs that have results."""
-    return [BenchmarkRun(**dict(row)) for row in engine.rows(RUNS_SQL, {"limit": limit})]
+    sql = RUNS_SQL.format(has_results=HAS_RESULTS[engine.dialect])
+    return [BenchmarkRun(**dict(row)) for row in engine.rows(sql, {"limit": limit})]

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from compileboard.app.queries.engine import Dialect, Engine, Row
 from compileboard.app.queries.fields import TimeUs
+from compileboard.app.queries.fleet.runs import list_values
 from compileboard.app.queries.newest import SHOWN_STATE, RunCandidate, find_newest_run
 from compileboard.app.queries.page import FilterError, check_content_id, check_whole
 from compileboard.app.queries.parameters import (
@@ -166,13 +167,7 @@ where suite = :suite
 order by model
 limit 10000
 """
-BRANCHES_SQL = """
-select distinct git_branch
-from runs
-where git_branch is not null
-order by git_branch
-limit 500
-"""
+MOST_BRANCHES = 500
 
 
 @dataclass(frozen=True)
@@ -393,7 +388,7 @@ def list_model_names(engine: Engine, suite: str) -> list[str]:
 
 def list_branches(engine: Engine) -> list[str]:
     """List every branch that runs were of."""
-    return [str(row["git_branch"]) for row in engine.rows(BRANCHES_SQL)]
+    return list_values(engine, "git_branch", MOST_BRANCHES)
 
 
 def _flag(value: int | None) -> bool | None:

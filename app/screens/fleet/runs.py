@@ -11,6 +11,7 @@ from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fields import Count, DurationUs, RunId, StartTime, TimeUs, Title
 from compileboard.app.queries.fleet.runs import STATES, RunFilter, count_runs, list_runs, list_tags, read_run_filter
 from compileboard.app.queries.newest import MAY_CHANGE, RecorderClock
+from compileboard.app.queries.page import Page
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.schema import one_of
@@ -171,8 +172,14 @@ def build_runs(engine: Engine, filters: RunsFilters, clock: RecorderClock) -> Ru
         filters=filters,
         runs=describe_runs(engine, page.rows, clock),
         next_cursor=page.next,
-        run_count=count_runs(engine, filters.runs) if filters.is_counted else None,
+        run_count=_count(engine, filters, page) if filters.is_counted else None,
     )
+
+
+def _count(engine: Engine, filters: RunsFilters, page: Page[RunRow]) -> int:
+    """Count the runs of a filter; a page that has all of them was counted as it was read."""
+    is_whole = not filters.cursor and page.next is None
+    return len(page.rows) if is_whole else count_runs(engine, filters.runs)
 
 
 def describe_facts(detail: RunDetail, clock: RecorderClock) -> RunFactsJson:

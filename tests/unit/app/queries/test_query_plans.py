@@ -57,6 +57,34 @@ def test_page_of_results_scans_no_table_of_events(
         check_plans(client, reader, ran, page)
 
 
+@pytest.mark.parametrize(
+    "page, index",
+    [
+        ("/runs?q=torch&limit=1", "runs_text"),
+        ("/runs?host=box&limit=1", "runs_host"),
+        ("/runs", "runs_torch"),
+        ("/compare", "run_totals_benched"),
+        ("/", "runs_running"),
+        ("/trends", "runs_branch"),
+    ],
+)
+def test_page_across_runs_reads_an_index(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection, ran: list[str], page: str, index: str
+) -> None:
+    assert recorded_client.get(page).status_code == 200
+    plans = [list(recorded_reader.execute(f"explain query plan {sql}")) for sql in ran if "from runs" in sql]
+    assert any(f"INDEX {index}" in step["detail"] for plan in plans for step in plan), plans
+
+
+def test_runs_of_one_page_are_not_counted_again(recorded_client: FlaskClient, ran: list[str]) -> None:
+    pages = [recorded_client.get(f"/api/v1/runs?q=torch&limit={limit}").get_json()["data"] for limit in (100, 1)]
+    assert len(pages[0]) > len(pages[1]) == 1
+    for query, counts in (("q=torch", 0), ("q=torch&limit=1", 1)):
+        ran.clear()
+        assert f"{len(pages[0])} runs" in recorded_client.get(f"/runs?{query}").text
+        assert sum(sql.startswith("select count(*) from runs") for sql in ran) == counts
+
+
 def check_plans(client: FlaskClient, reader: sqlite3.Connection, ran: list[str], page: str) -> None:
     """Ask for a page, then for the plan of every statement that it ran."""
     ran.clear()
