@@ -13,7 +13,7 @@ import click
 
 from compileboard.app.cli.common import board_option, read_command_clock
 from compileboard.app.engines.address import parse_address, read_password
-from compileboard.app.format import format_bytes, format_count, format_plural, format_time
+from compileboard.app.format import format_bytes, format_plural, format_time
 from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
 from compileboard.app.resources import __version__
@@ -67,16 +67,15 @@ def backup(folder: str, db: str) -> int:
     """Back up a database, also while it is served and recorded into."""
     from compileboard.collectors.store.maintenance.backup import write_backup
 
-    is_terminal = sys.stderr.isatty()
-
-    def show(done: int, total: int) -> None:
-        if is_terminal:
-            sys.stderr.write(f"\r{done * 100 // max(total, 1)}% of {format_count(total)} pages")
-
     problems: list[str] = []
-    manifest = write_backup(db, folder, program_version=__version__, progress=show, problems=problems)
-    if is_terminal:
-        sys.stderr.write("\r\x1b[K")
+    manifest = write_backup(
+        db,
+        folder,
+        program_version=__version__,
+        progress=lambda step, done, total: _show(f"{step}: {done * 100 // max(total, 1)}%"),
+        problems=problems,
+    )
+    _show("")
     size_bytes = sum(file.size_bytes for file in manifest.files.values())
     runs = format_plural(manifest.row_counts.get("runs", 0), "run")
     trashed = format_plural(sum(name.startswith("trash/") for name in manifest.files), "deleted run")
@@ -143,7 +142,10 @@ def verify(path: str | None, texts: bool, db: str) -> int:
     from compileboard.collectors.store.maintenance.verification import verify as verify_store
 
     problem_count = 0
-    for check in verify_store(find_board(path) if path else db, texts=texts):
+    for check in verify_store(
+        find_board(path) if path else db, texts=texts, progress=lambda subject: _show(f"{subject} …")
+    ):
+        _show("")
         state = f"not checked: {check.skipped}" if check.skipped else "ok" if not check.problems else "wrong"
         _print(f"{check.subject}: {state}")
         for problem in check.problems:
@@ -263,4 +265,13 @@ def _print_pruned(run: PrunedRun) -> int:
 
 
 def _print(text: str) -> None:
+    """Print a line at once: what takes minutes is followed through pipes and journals too."""
     sys.stdout.write(one_line(text) + "\n")
+    sys.stdout.flush()
+
+
+def _show(text: str) -> None:
+    """Show on a terminal what is under way, instead of what was shown before."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()

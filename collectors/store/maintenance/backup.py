@@ -13,6 +13,7 @@ ends the write-ahead log grows. A backup appears under its name whole, or not at
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -46,7 +47,7 @@ SEALED_VERSION = 13  # of the database; before there were no sealed runs
 COUNTED = ("runs", "events", "compiles", "results", "payloads", "incidents", "baselines", "audit")
 PAGES_AT_ONCE = 1024
 TRASH_TRIES = 5  # a run is restored, or deleted for good, between the snapshot and the copy of its file
-Progress = Callable[[int, int], None]
+Progress = Callable[[str, int, int], None]  # of a step, in words: what is done, and all there is to do
 
 
 class BackupError(StoreError):
@@ -97,7 +98,7 @@ def write_backup(
     target: str,
     *,
     program_version: str,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = lambda step, done, total: None,
     problems: list[str] | None = None,
 ) -> BackupManifest:
     """Back a database up into a new folder.
@@ -116,7 +117,13 @@ def write_backup(
         with closing(_open_copy(partial / DATABASE)) as copy:
             version = int(copy.execute("pragma user_version").fetchone()[0])
             counts = {name: count for name in COUNTED if (count := _count_rows(copy, name)) is not None}
-        files = {str(path.relative_to(partial)): _describe_file(path) for path in _list_files(partial)}
+        paths = _list_files(partial)
+        total_bytes, done_bytes = sum(path.stat().st_size for path in paths), 0
+        files: dict[str, BackupFile] = {}
+        for path in paths:
+            described = _describe_file(path, functools.partial(_show_checksums, progress, done_bytes, total_bytes))
+            files[str(path.relative_to(partial))] = described
+            done_bytes += described.size_bytes
         missing_run_files += _remove_damaged(files, run_files, database, partial)
         if problems is not None:
             problems += [*missing, *missing_run_files]
@@ -126,6 +133,7 @@ def write_backup(
         )
         (partial / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
         folders = [path for path in partial.rglob("*") if path.is_dir()]
+        progress("to the disk", 0, 1)
         for path in (*_list_files(partial), *folders, partial):
             _sync(path)
         try:
@@ -262,7 +270,9 @@ def _copy_pages(reader: sqlite3.Connection, database: str, target: Path, progres
     try:
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
             copy.execute("pragma synchronous = off")  # the whole file is synced at the end
-            reader.backup(copy, pages=PAGES_AT_ONCE, progress=lambda _, left, total: progress(total - left, total))
+            reader.backup(
+                copy, pages=PAGES_AT_ONCE, progress=lambda _, left, total: progress("pages", total - left, total)
+            )
             copy.execute("pragma journal_mode = delete")
     except sqlite3.Error as error:
         raise explain(error, str(target) if "full" in str(error) else database) from error
@@ -283,11 +293,16 @@ def _list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
 
 
-def _describe_file(path: Path) -> BackupFile:
+def _show_checksums(progress: Progress, before_bytes: int, total_bytes: int, done_bytes: int) -> None:
+    progress("checksums", before_bytes + done_bytes, total_bytes)
+
+
+def _describe_file(path: Path, progress: Callable[[int], None] = lambda done: None) -> BackupFile:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
+            progress(file.tell())
     return BackupFile(path.stat().st_size, digest.hexdigest())
 
 

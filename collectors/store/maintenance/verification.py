@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
@@ -38,24 +38,31 @@ class StoreCheck(NamedTuple):
     skipped: str | None = None
 
 
-def verify(path: str, *, texts: bool = False) -> Iterator[StoreCheck]:
-    """Check a database or a backup, yielding each check when it is done.
+def verify(
+    path: str, *, texts: bool = False, progress: Callable[[str], None] = lambda subject: None
+) -> Iterator[StoreCheck]:
+    """Check a database or a backup, yielding each check when it is done; `progress` is given what begins.
 
     Raises: StoreError if it cannot be opened.
     """
     if is_backup(path):
         manifest = read_manifest(path)
+        progress("files of the backup")
         yield StoreCheck("files of the backup", tuple(list_changed_files(path, manifest)))
-        yield from _verify_database(os.path.join(path, DATABASE), Path(path, TRASH), texts)
+        yield from _verify_database(os.path.join(path, DATABASE), Path(path, TRASH), texts, progress)
     else:
-        yield from _verify_database(path, trash_path(path, "").parent, texts)
+        yield from _verify_database(path, trash_path(path, "").parent, texts, progress)
 
 
-def _verify_database(path: str, trash: Path, texts: bool) -> Iterator[StoreCheck]:
+def _verify_database(
+    path: str, trash: Path, texts: bool, progress: Callable[[str], None] = lambda subject: None
+) -> Iterator[StoreCheck]:
     with closing(open_reader(path, allow_older=True)) as reader:
         try:
+            progress("pages and indexes")
             rows = reader.execute(f"pragma integrity_check({MOST_PROBLEMS})")
             yield StoreCheck("pages and indexes", tuple(str(row[0]) for row in rows if row[0] != "ok"))
+            progress("references")
             yield StoreCheck("references", tuple(_list_orphans(reader)))
             version = int(reader.execute("pragma user_version").fetchone()[0])
             if version < DATABASE_VERSION:
@@ -64,10 +71,14 @@ def _verify_database(path: str, trash: Path, texts: bool) -> Iterator[StoreCheck
                 yield StoreCheck("deleted runs", skipped=reason)
                 yield StoreCheck("sealed runs", skipped=reason)
             else:
+                progress("roll-ups")
                 yield StoreCheck("roll-ups", tuple(list_differences(reader)))
+                progress("deleted runs")
                 yield StoreCheck("deleted runs", tuple(_list_lost_trash(reader, path, trash)))
+                progress("sealed runs")
                 yield StoreCheck("sealed runs", tuple(_list_damaged_runs(reader, path, texts)))
             if texts:
+                progress("texts")
                 yield StoreCheck("texts", tuple(_list_damaged_texts(reader)))
             else:
                 yield StoreCheck("texts", skipped="--texts reads each against its digest")

@@ -42,7 +42,8 @@ _SCOPES: tuple[Arguments, ...] = ({}, {"suite": "nightly"}, {"suite": "", "name"
 
 RUN_FILTERS = (
     RunFilter(),
-    *(RunFilter(text=text) for text in ("TRAIN", "ä", "Ä", "\\", "'", "%", "01odd", "İ", "\0", "l\0B", "BYTE", "e\u0301")),
+    *(RunFilter(text=text) for text in ("TRAIN", "ä", "Ä", "\\", "'", "%", "01odd", "İ", "e\u0301")),
+    *(RunFilter(text=text) for text in ("\0", "l\0B", "BYTE")),
     *(RunFilter(name=name) for name in ("train", "", "😀", "nul\0byte")),
     *(RunFilter(suite=suite) for suite in ("Nightly", "null")),
     *(RunFilter(tag_key=key) for key in ("team", "a", "%_*?")),
@@ -285,7 +286,9 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     runs.get_other: _get_other,
     runs.list_tags: _of_runs(),
     runs.list_choices: _each(),
-    runs.list_values: _each(column=("name", "suite", "host", "gpu_name", "torch_version", "git_branch"), limit=(2, 200)),
+    runs.list_values: _each(
+        column=("name", "suite", "host", "gpu_name", "torch_version", "git_branch"), limit=(2, 200)
+    ),
     runs.find_run_ids: _each(
         prefix=("", "01", "01odd", "01ODD000", RUNS[0], RUNS[0].lower(), "\x7f", "İ", "'"), limit=(4, 100)
     ),

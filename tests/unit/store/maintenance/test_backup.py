@@ -23,7 +23,7 @@ from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.maintenance import backup
 from compileboard.collectors.store.maintenance.backup import BackupError, restore_backup, write_backup
 from compileboard.collectors.store.maintenance.leases import SERVE, take_lease
-from compileboard.collectors.store.maintenance.verification import verify
+from compileboard.collectors.store.maintenance.verification import StoreCheck, verify
 from compileboard.collectors.store.migrations import migrate
 from tests.unit.app.recorded import RUN, record_run
 
@@ -87,15 +87,45 @@ def test_a_backup_is_of_one_moment_and_writers_go_on(
     monkeypatch.setattr(backup, "PAGES_AT_ONCE", 20)
     counts = []
 
-    def wait_for_writer(done: int, total: int) -> None:
-        counts.append(len(recording))
-        time.sleep(0.02)
+    def wait_for_writer(step: str, _done: int, _total: int) -> None:
+        if step == "pages":
+            counts.append(len(recording))
+            time.sleep(0.02)
 
     write_backup(str(database), str(database.with_name("b")), program_version="1", progress=wait_for_writer)
     assert counts[-1] > counts[0] + 5  # several transactions were committed between its pages
     assert max(recording) < 2
     assert list_problems(database.with_name("b")) == []
     assert count_processes(database.with_name("b") / "database.db") < counts[-1] + 1 + 1
+
+
+def test_a_backup_and_its_verification_tell_what_is_under_way(database: Path, tmp_path: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    write_backup(str(database), str(tmp_path / "b"), program_version="1", progress=lambda *step: steps.append(step))
+    assert list(dict.fromkeys(step for step, _done, _total in steps)) == ["pages", "checksums", "to the disk"]
+    assert [(done, total) for step, done, total in steps if step == "checksums"][-1] == (
+        (size := (tmp_path / "b" / "database.db").stat().st_size),
+        size,
+    )
+    begun: list[str] = []
+    done = [check.subject for check in verify(str(tmp_path / "b"), texts=True, progress=begun.append)]
+    assert begun == done
+
+
+def test_each_check_is_printed_when_it_is_done(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    printed = []
+
+    def check(*_arguments: object, **_options: object) -> Iterator[StoreCheck]:
+        yield StoreCheck("references")
+        printed.append(os.read(reading, 100))
+
+    monkeypatch.setattr("compileboard.collectors.store.maintenance.verification.verify", check)
+    with os.fdopen(reading), os.fdopen(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert main(["verify", str(database)]) == 0
+    assert printed == [b"references: ok\n"]
 
 
 def test_a_killed_backup_leaves_no_backup_and_the_next_one_is_whole(database: Path) -> None:
