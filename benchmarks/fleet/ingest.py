@@ -1,7 +1,8 @@
 """Ingest over HTTP, and pages meanwhile: `python -m benchmarks.fleet.ingest --seconds 60 --boxes 8`.
 
 Boxes send recorded events as streams over loopback, one request after another each, to the real server with two
-workers; another client opens pages. The boxes share the machine's cores with the server.
+workers; another client opens pages. The boxes share the machine's cores with the server. With `--board` the server has
+runs already: the database that is given is written into, so give a copy.
 """
 
 from __future__ import annotations
@@ -140,10 +141,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--boxes", type=int, default=8)
     parser.add_argument("--runs", type=int, default=0, help="runs to send; enough for 15,000 events/s by default")
+    parser.add_argument("--board", type=Path, metavar="COPY.db", help="of benchmarks.store.multiply; else an empty one")
     given = parser.parse_args()
     run_count = given.runs or int(given.seconds * 15_000 / len(read_lines()))
     with scratch_folder() as folder:
-        measured, duration_s, event_count, cpu_s = measure(folder / "b.db", given.seconds, given.boxes, run_count)
+        board = given.board or folder / "b.db"
+        measured, duration_s, event_count, cpu_s = measure(board, given.seconds, given.boxes, run_count)
     for failure in measured.failures[:5]:
         print(failure)
     rows = [
