@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from compileboard.app.push.refusals import PushRefused
 from compileboard.collectors.store.connection import PartFailed, open_writer
 from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.sealed.large_runs import RunSealed, reopen_in
 from compileboard.collectors.store.streams.receive import StreamWriter
 
 Result = TypeVar("Result")
@@ -68,6 +69,8 @@ class WriterThread:
         self._waiting: deque[_Job[Any]] = deque()
         self._writer: StreamWriter | None = None
         self._identity: tuple[int, int] | None = None
+        self._reopening: set[str] = set()  # large sealed runs that threads of their own put back
+        self._failures: dict[str, StoreError] = {}  # why one of these could not
 
     def submit(self, call: Callable[[StreamWriter], Result]) -> Future[Result]:
         """Queue a job.
@@ -113,6 +116,25 @@ class WriterThread:
                     self._close()
         if self._writer is not None:
             self._writer.fold()
+        for job in jobs:
+            if isinstance(job.error, RunSealed):
+                job.error = self._reopen(job.error)
+
+    def _reopen(self, refusal: RunSealed) -> StoreError:
+        """Have a sealed run put back while other runs are stored; return what the request is told."""
+        failure = self._failures.pop(refusal.run_id, None)
+        if failure is None and refusal.run_id not in self._reopening:
+            self._reopening.add(refusal.run_id)
+            threading.Thread(target=self._put_back, args=(refusal.run_id,), name="reopen", daemon=True).start()
+        return failure or refusal
+
+    def _put_back(self, run_id: str) -> None:
+        try:
+            reopen_in(self.path, run_id)
+        except (StoreError, sqlite3.Error) as error:
+            self._failures[run_id] = explain(error, self.path) if isinstance(error, sqlite3.Error) else error
+        finally:
+            self._reopening.discard(run_id)
 
     def _open(self) -> StreamWriter:
         status = os.stat(self.path) if os.path.exists(self.path) else None

@@ -113,7 +113,7 @@ def _try(
             candidate = _read_patch(patch, program, folder)
         else:
             from compileboard.collectors.store.causes import load_causes
-            from compileboard.collectors.store.sealed.reopening import reopen_in
+            from compileboard.collectors.store.sealed.large_runs import reopen_in
 
             reopen_in(database, program.run_id)
             candidate = _pick_fix(load_causes(connection, program.run_id), fix, program, folder, database)

@@ -18,6 +18,7 @@ from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.ingest.payloads import PayloadRows
 from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.sealed.large_runs import reopen_large_run
 from compileboard.collectors.store.sealed.reopening import reopen_run
 
 COMMANDS = ("run", "minify", "analyze", "check", "bisect")
@@ -174,9 +175,11 @@ def save_result(connection: sqlite3.Connection, repro: str, result: ReproResult)
 
     Raises: NoSuchRepro.
     """
+    key = find_repro(connection, repro)
+    (run_id,) = connection.execute("select run_id from repros where id = :id", {"id": key}).fetchone()
+    reopen_large_run(connection, run_id)
     with write_transaction(connection):
         key = find_repro(connection, repro)
-        (run_id,) = connection.execute("select run_id from repros where id = :id", {"id": key}).fetchone()
         reopen_run(connection, run_id)
         add_result(connection, PayloadRows(connection), key, result)
         publish_run(connection, run_id)

@@ -11,7 +11,7 @@ from compileboard.collectors.bench.report.upstream_files import load_results
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreMissing
-from compileboard.collectors.store.sealed.reopening import reopen_in
+from compileboard.collectors.store.sealed.large_runs import reopen_in
 
 PLAN = "COMPILEBOARD_BENCH_PLAN"  # among what is kept of a run's environment: which models, and how
 RUNS_NAMED = "select id from runs where id >= :start and id < :end and source = 'bench' order by id limit 2"

@@ -42,6 +42,7 @@ from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.rollups.summaries import write_summaries
 from compileboard.collectors.store.rollups.totals import BatchTotals
+from compileboard.collectors.store.sealed.large_runs import reopen_large_run
 from compileboard.collectors.store.sealed.reopening import reopen_run
 from compileboard.collectors.store.streams.rows import get_removal
 
@@ -113,6 +114,8 @@ class Ingestor:
         result = IngestResult()
         before = self.connection.total_changes
         try:
+            if not get_removal(self.connection, run_id) and reopen_large_run(self.connection, run_id):
+                self.forget()
             with write_transaction(self.connection):
                 if get_removal(self.connection, run_id):
                     result.deleted_run = True

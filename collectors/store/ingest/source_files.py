@@ -13,6 +13,7 @@ from typing import Any
 from compileboard.collectors.contract.rejects import OF_LAST_READING, Rejects
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.sealed.large_runs import reopen_large_run
 from compileboard.collectors.store.sealed.reopening import reopen_run
 
 
@@ -236,6 +237,7 @@ PIECE_BYTES = 1 << 20
 def save_trace_file(connection: sqlite3.Connection, run_id: str, path: Path) -> None:
     """Store a trace log whole, replacing a shorter copy of it."""
     size_bytes = path.stat().st_size
+    reopen_large_run(connection, run_id)
     with path.open("rb") as file, write_transaction(connection):
         reopen_run(connection, run_id)
         if begin_trace_file(connection, run_id, path.name, size_bytes):

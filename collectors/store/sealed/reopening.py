@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader, open_writer, write_transaction
+from compileboard.collectors.store.connection import DATABASE_VERSION, open_writer
 from compileboard.collectors.store.dashboard.trash import database_path, put_back_rows
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.sealed.files import RunFile, open_workplace, unpack_run_file
@@ -25,7 +25,7 @@ def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = 
     sealed = get_sealed_run(connection, run_id)
     if sealed is None:
         return False
-    database, key = board or database_path(connection), {"run_id": run_id}
+    database = board or database_path(connection)
     with open_workplace(database) as folder:
         path = folder / "run.db"
         unpack_current(database, sealed.file, path)
@@ -33,27 +33,25 @@ def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = 
             file.row_factory = sqlite3.Row
             if not sealed.is_emptied:
                 delete_at_once(connection, run_id)
-            shift = put_back_rows(file, connection, run_id, {*DETAIL, *ROLLUPS})
-            keys = file.execute("select id, compile_key from repros where compile_key is not null").fetchall()
-            connection.executemany(
-                "update repros set compile_key = :compile_key where id = :id",
-                [{"id": row["id"], "compile_key": row["compile_key"] + shift} for row in keys],
-            )
-    connection.execute("delete from search_runs where run_id = :run_id", key)
-    connection.execute("delete from sealed_runs where run_id = :run_id", key)
+            shift = put_back_rows(file, connection, run_id, DETAIL)
+            put_back_rollups(file, connection, run_id, shift)
     return True
 
 
-def reopen_in(database: str, run_id: str) -> None:
-    """Put a sealed run's rows back into a database that a command reads, and will write more of the run into.
+def put_back_rollups(file: sqlite3.Connection, connection: sqlite3.Connection, run_id: str, shift: int) -> None:
+    """Put a run's roll-ups back behind its detail, in the caller's transaction: from now on it is not sealed.
 
-    Raises: StoreError
+    `shift` is what was added to the ids of its compiles.
     """
-    with closing(open_reader(database)) as reader:
-        if get_sealed_run(reader, run_id) is None:
-            return
-    with closing(open_writer(database, create=False)) as writer, write_transaction(writer):
-        reopen_run(writer, run_id)
+    key = {"run_id": run_id}
+    put_back_rows(file, connection, run_id, ROLLUPS)
+    keys = file.execute("select id, compile_key from repros where compile_key is not null").fetchall()
+    connection.executemany(
+        "update repros set compile_key = :compile_key where id = :id",
+        [{"id": row["id"], "compile_key": row["compile_key"] + shift} for row in keys],
+    )
+    connection.execute("delete from search_runs where run_id = :run_id", key)
+    connection.execute("delete from sealed_runs where run_id = :run_id", key)
 
 
 def unpack_current(database: str, file: RunFile, target: Path) -> None:

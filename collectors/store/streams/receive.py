@@ -27,6 +27,7 @@ from compileboard.collectors.store.ingest.source_files import (
     save_run_rejects,
     save_trace_pieces,
 )
+from compileboard.collectors.store.sealed.large_runs import refuse_large_run
 from compileboard.collectors.store.source_excerpts import save_source_lines
 from compileboard.collectors.store.streams.lines import StreamLines
 from compileboard.collectors.store.streams.rows import (
@@ -78,9 +79,11 @@ class StreamWriter:
     def store(self, lines: StreamLines) -> Stream:
         """Store lines whole, and return their stream behind them.
 
-        Raises: RunDeleted; StreamMoved if another request of the stream was stored meanwhile; StoreError in words.
+        Raises: RunDeleted; StreamMoved if another request of the stream was stored meanwhile; RunSealed if all others
+        would wait for the run's rows; StoreError in words.
         """
         before = lines.stream
+        refuse_large_run(self.connection, before.run_id)
         current = get_stream(self.connection, before.run_id, before.stream_id)
         if (current.stored_bytes if current else 0) != before.stored_bytes:
             raise StreamMoved(f"stream {before.stream_id} of run {before.run_id} was written by another request")

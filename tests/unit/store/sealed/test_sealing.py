@@ -26,11 +26,12 @@ from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.repros import ReproResult, list_results, load_repro, save_result
 from compileboard.collectors.store.sealed import sealing
 from compileboard.collectors.store.sealed.files import list_run_files
-from compileboard.collectors.store.sealed.reopening import reopen_in, reopen_run
+from compileboard.collectors.store.sealed.large_runs import reopen_in
+from compileboard.collectors.store.sealed.reopening import reopen_run
 from compileboard.collectors.store.sealed.rows import DETAIL, ROLLUPS, get_sealed_run
 from compileboard.collectors.store.sealed.sealing import NotSealable, list_sealable, seal_run
 from compileboard.collectors.store.search_index import list_pending
-from compileboard.collectors.store.streams.lines import read_lines
+from compileboard.collectors.store.streams.lines import StreamLines, read_lines
 from compileboard.collectors.store.streams.receive import StreamWriter
 from compileboard.collectors.store.streams.rows import Stream, get_stream
 from compileboard.collectors.store.streams.texts import pack_text, save_text
@@ -351,10 +352,15 @@ def test_a_stream_goes_on_after_its_run_was_sealed(tmp_path: Path) -> None:
 
 
 def send_stream(writer: StreamWriter, events: list[Event]) -> None:
-    stream = get_stream(writer.connection, "R", "s") or Stream("R", "s")
+    lines = read_stream(writer.connection, events)
+    with writer.together():
+        writer.store(lines)
+
+
+def read_stream(board: sqlite3.Connection, events: list[Event]) -> StreamLines:
+    stream = get_stream(board, "R", "s") or Stream("R", "s")
     texts: dict[str, bytes] = {}
     lines = b"".join(dump_line(event, texts.__setitem__, None) for event in events)
     for digest, text in texts.items():
-        save_text(writer.connection, digest, len(text), pack_text(text), 1)
-    with writer.together():
-        writer.store(read_lines(writer.connection, stream, lines))
+        save_text(board, digest, len(text), pack_text(text), 1)
+    return read_lines(board, stream, lines)
