@@ -24,11 +24,12 @@ from pathlib import Path
 
 from compileboard.app.log_lines import log
 from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS, DATABASE_VERSION, attach_reader
+from compileboard.collectors.store.dashboard.trash import database_path
 from compileboard.collectors.store.errors import StoreError, StoreFull, StoreNotReadable, explain
 from compileboard.collectors.store.maintenance.ownership import copy_owner
-from compileboard.collectors.store.sealed.files import RunFileUnavailable, explain_os
+from compileboard.collectors.store.sealed.files import RunFileUnavailable, explain_os, glance_at_run_file
 from compileboard.collectors.store.sealed.reopening import unpack_current
-from compileboard.collectors.store.sealed.rows import IN_FILE, SealedRun
+from compileboard.collectors.store.sealed.rows import IN_FILE, SealedRun, get_sealed_run, list_sealed_runs
 
 CACHE_BYTES = 10 << 30
 TEMPORARY_BYTES = 1 << 30
@@ -37,6 +38,8 @@ MEMORY = "/dev/shm"  # noqa: S108  a file system in memory
 _NEW = ".new."
 _ATTEMPTS = 3  # another process may remove a file before it is opened
 _ABANDONED_S = 3600
+COUNT_EVERY_S = 60.0
+_counts: dict[str, tuple[float, int]] = {}  # of lost files by board, and when they were counted
 _reported: set[str] = set()  # caches that cannot be written, as this process has logged
 
 
@@ -105,6 +108,40 @@ class RunFiles:
     def _make_cache(self) -> None:
         self._cache.mkdir(mode=0o700, exist_ok=True)
         copy_owner(self._cache, Path(self.board))
+
+
+def list_lost_files(board: sqlite3.Connection, run_ids: Sequence[str] | None = None) -> dict[str, str]:
+    """Return what is wrong with the files of sealed runs, by run, as far as their size and permissions tell.
+
+    And with those that could not be read when they were to be published.
+    """
+    database = database_path(board)
+    listed = list_sealed_runs(board) if run_ids is None else [get_sealed_run(board, run_id) for run_id in run_ids]
+    sealed = [run for run in listed if run is not None]
+    lost = {run.run_id: str(error) for run in sealed if (error := glance_at_run_file(database, run.file))}
+    unread = {row["run_id"] for row in board.execute(_UNREAD_SQL)} if sealed else set()
+    return {run.run_id: _UNREAD for run in sealed if run.run_id in unread} | lost
+
+
+def count_lost_files(board: sqlite3.Connection) -> int:
+    """Count the sealed runs whose file is lost; probes ask more often than it is worth to look at all of them."""
+    path, now_s = database_path(board), time.monotonic()
+    counted_s, count = _counts.get(path, (-COUNT_EVERY_S, 0))
+    if now_s - counted_s >= COUNT_EVERY_S:
+        count = len(list_lost_files(board))
+        _counts[path] = (now_s, count)
+    return count
+
+
+# Listed by the second engine, but without roll-ups: those are in the file alone.
+_UNREAD_SQL = """
+select s.run_id
+from sealed_runs as s
+join published_runs as p on p.run_id = s.run_id
+where p.rows_count = 0
+  and p.run_pub >= 0
+"""
+_UNREAD = "Its file could not be read: breaks, causes and results are not listed. `compileboard verify` tells why."
 
 
 def _list_temporary(board: str) -> list[Path]:

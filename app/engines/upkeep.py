@@ -10,6 +10,7 @@ from contextlib import closing
 from compileboard.app.engines.address import ClickHouseAddress, StoreAddress, read_password
 from compileboard.app.engines.client import Clients, EngineAway
 from compileboard.app.engines.publication.passes import Publisher, publish_changes
+from compileboard.app.engines.run_files import list_lost_files
 from compileboard.app.engines.sealing import seal_ended_runs
 from compileboard.app.engines.setup import prepare_engine
 from compileboard.collectors.store.connection import open_reader, open_writer
@@ -19,6 +20,8 @@ from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
 
 GATHER_S = 2.0
 SWEEP_EVERY_S = 86_400.0
+FILES_EVERY_S = 600.0  # whether a run's file is lost
+MOST_LOST = 20  # in the log
 SETTLE_EVERY_S = 60.0  # months and sealing wait for quiet minutes: they need no haste
 
 
@@ -36,6 +39,8 @@ class Upkeep:
         self._publisher: Publisher | None = None
         self._settled_s = -SETTLE_EVERY_S
         self._swept_s = time.monotonic()
+        self._looked_s = -FILES_EVERY_S
+        self._lost_files: list[str] = []
         self.problems: list[str] = []
 
     def publish_if_written(self) -> None:
@@ -85,6 +90,11 @@ class Upkeep:
                     publisher.sweep(board, now_us)
                     self._swept_s = now_s
         self.problems += seal_ended_runs(self._board, self._seal_after_us, now_us=now_us).problems
+        if now_s - self._looked_s >= FILES_EVERY_S:
+            with closing(open_reader(self._board)) as board:
+                self._lost_files = [f"run {run_id}: {text}" for run_id, text in list_lost_files(board).items()]
+            self._looked_s = now_s
+        self.problems += self._lost_files[:MOST_LOST]
         self._settled_s = now_s
 
     def _save_error(self, error: StoreError) -> None:

@@ -13,7 +13,8 @@ from flask import Blueprint, Response, jsonify
 from compileboard.app.db import get_board_path, get_engine, get_reader, get_settings
 from compileboard.app.engines.address import parse_address
 from compileboard.app.engines.client import EngineAway
-from compileboard.app.format import format_bytes, format_duration
+from compileboard.app.engines.run_files import count_lost_files
+from compileboard.app.format import format_bytes, format_duration, format_plural
 from compileboard.app.queries.dashboard.health import get_health
 from compileboard.app.queries.fleet.series import get_newest_pub
 from compileboard.app.resources import __version__
@@ -70,9 +71,21 @@ def ready() -> Response:
     if parse_address(settings.db).clickhouse is not None:
         checks["clickhouse"] = _check_engine()
     is_ready = all(state == OK for state in checks.values())
-    response = jsonify({"ready": is_ready, "checks": checks})
+    answer: dict[str, object] = {"ready": is_ready, "checks": checks}
+    lost_count = _count_lost_files() if checks["read"] == OK else 0
+    if lost_count:  # other runs can be read: no load balancer is to leave this server out
+        lost = f"{format_plural(lost_count, 'sealed run')} without a file: compileboard verify names them"
+        answer["warnings"] = {"run_files": lost}
+    response = jsonify(answer)
     response.status_code = 200 if is_ready else 503
     return response
+
+
+def _count_lost_files() -> int:
+    try:
+        return count_lost_files(get_reader())
+    except (StoreError, sqlite3.Error):
+        return 0
 
 
 def _check_read() -> str:

@@ -19,6 +19,7 @@ from flask import Blueprint, Response, current_app
 from compileboard.app.db import get_board_path, get_clock, get_engine, get_reader, get_settings
 from compileboard.app.engines.address import parse_address
 from compileboard.app.engines.client import EngineAway
+from compileboard.app.engines.run_files import count_lost_files
 from compileboard.app.imports.queue import ENDED, ImportQueue
 from compileboard.app.queries.dashboard.health import get_figures
 from compileboard.app.queries.dashboard.incidents import count_incidents, get_publications
@@ -69,7 +70,7 @@ def index() -> Response:
     except EngineAway:
         is_engine_up = 0
     if publication is not None:
-        families += _list_publication(publication, is_engine_up)
+        families += _list_publication(publication, is_engine_up, count_lost_files(get_reader()))
     return Response(format_metrics(families), content_type=CONTENT_TYPE)
 
 
@@ -181,13 +182,14 @@ def _scale(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _list_publication(state: PublicationState, is_engine_up: int) -> list[MetricFamily]:
+def _list_publication(state: PublicationState, is_engine_up: int, lost_count: int) -> list[MetricFamily]:
     """List how far the tables in ClickHouse are."""
     passed_s = (state.passed_us or 0) / 1e6
     return [
         _gauge("clickhouse_up", "1 where ClickHouse answers.", is_engine_up),
         _gauge("runs_unpublished", "Runs whose newest state ClickHouse has not.", state.waiting_count),
         _gauge("publication_failed", "1 where the newest pass left something out.", int(state.error is not None)),
+        _gauge("run_files_lost", "Sealed runs whose file is missing, damaged or unreadable.", lost_count),
         _gauge("publication_last_pass_timestamp_seconds", "When last nothing waited for ClickHouse.", passed_s),
     ]
 

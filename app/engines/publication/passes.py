@@ -32,9 +32,9 @@ from compileboard.collectors.store.dashboard.published_runs import EngineNumbers
 from compileboard.collectors.store.dashboard.trash import database_path
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
-from compileboard.collectors.store.sealed.files import RunFile, open_workplace
+from compileboard.collectors.store.sealed.files import RunFile, RunFileUnavailable, open_workplace, stamp_run_file
 from compileboard.collectors.store.sealed.reopening import unpack_current
-from compileboard.collectors.store.sealed.rows import get_sealed_run
+from compileboard.collectors.store.sealed.rows import SealedRun, get_sealed_run
 
 if TYPE_CHECKING:
     pass
@@ -107,6 +107,7 @@ class Publisher:
         self._removed_pub = -1
         self._open: dict[str, int] = {}  # runs that are live or wait, by the pub that they had
         self._next_open: dict[str, int] = {}
+        self._lost: dict[str, tuple[tuple[int, ...] | None, RunFileUnavailable | None]] = {}  # files, and why
         self._clean: set[int] = set()
         self._changed_us: dict[int, int] = {}  # when months changed
 
@@ -222,6 +223,12 @@ class Publisher:
                 continue
             try:
                 snapshot = self._read_run(board, run, with_rollups=is_due and not is_whole)
+            except RunFileUnavailable as error:  # the run is listed all the same, by what the board has of it
+                outcome.refused.append(error)
+                self._next_open[run.run_id] = run.pub
+                if not has_news:
+                    continue
+                snapshot = read_run(board, run.run_id, with_rollups=False)
             except StoreError as error:
                 outcome.refused.append(error)
                 self._next_open[run.run_id] = run.pub
@@ -258,8 +265,23 @@ class Publisher:
         finally:
             board.execute("rollback")
         if sealed is not None and (with_rollups or has_moved):
-            return _read_sealed(database_path(board), sealed.file, snapshot)
+            return self._read_sealed(database_path(board), sealed, snapshot)
         return snapshot
+
+    def _read_sealed(self, database: str, sealed: SealedRun, snapshot: RunSnapshot) -> RunSnapshot:
+        """Read the roll-ups of a sealed run; one whose file cannot be used is read again when that has changed.
+
+        Raises: RunFileUnavailable; StoreError
+        """
+        stamp, error = self._lost.get(sealed.run_id, ((), None))
+        now_stamp = stamp_run_file(database, sealed.file)
+        if error is not None and stamp == now_stamp:
+            raise error
+        try:
+            return _read_sealed(database, sealed.file, snapshot)
+        except RunFileUnavailable as new:
+            self._lost[sealed.run_id] = (now_stamp, new)
+            raise
 
     def _publish_some(
         self,
@@ -341,7 +363,7 @@ class Publisher:
 def _read_sealed(database: str, file: RunFile, snapshot: RunSnapshot) -> RunSnapshot:
     """Read the roll-ups of a sealed run.
 
-    Raises: StoreError if its file is damaged or not there.
+    Raises: RunFileUnavailable if its file cannot be used.
     """
     with open_workplace(database) as folder:
         path = Path(folder) / "run.db"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from compileboard.app.db import get_clock, get_engine, get_settings, writing
+from compileboard.app.db import get_clock, get_engine, get_reader, get_settings, writing
+from compileboard.app.engines.run_files import list_lost_files
 from compileboard.app.queries.fleet import runs
 from compileboard.app.queries.fleet.runs import FILTERS
 from compileboard.app.queries.page import check_limit
@@ -47,6 +48,7 @@ def index() -> str:
         sorts=SORTS,
         deleted=request.args.get("done") == "deleted",
         live=screen.is_live,
+        lost_files=list_lost_files(get_reader(), [listed.run.id for listed in screen.runs]),
     )
 
 

@@ -191,6 +191,15 @@ def glance_at_run_file(database: str, file: RunFile) -> RunFileUnavailable | Non
     return None if os.access(path, os.R_OK) else _unreadable(path, PermissionError(13, os.strerror(13)))
 
 
+def stamp_run_file(database: str, file: RunFile) -> tuple[int, ...] | None:
+    """Return what changes when a run's file is replaced; None where it cannot be asked for."""
+    try:
+        status = (run_folder(database) / file.name).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def put_back_run_file(database: str, file: RunFile, source: Path) -> None:
     """Copy a run's file from another folder of run files; it appears whole or not at all.
 

@@ -76,3 +76,16 @@ def test_a_file_that_cannot_be_used_says_what_is_wrong(folder: Path, shared_app:
     page = client.get(f"/runs/{RUNS[0]}")
     assert page.status_code == 503 and "This run&#39;s file is not available" in page.text
     assert client.get(f"/runs/{RUNS[1]}").status_code == client.get("/models").status_code == 200
+
+
+def test_lists_mark_a_run_whose_file_is_lost_and_probes_count_it(folder: Path, shared_app: Flask) -> None:
+    shared_app.config["COMPILEBOARD"] = Settings(db=str(folder))
+    client = shared_app.test_client()
+    assert "File lost" not in client.get("/runs").text
+    (path,) = list_run_files(str(folder), RUNS[0])
+    path.unlink()
+    page = client.get("/runs").text
+    assert page.count("File lost") == 1 and f"{path} is missing" in page
+    ready = client.get("/readyz").json
+    assert ready["warnings"] == {"run_files": "1 sealed run without a file: compileboard verify names them"}
+    assert set(ready["checks"]) >= {"read"} and str(folder.parent) not in str(ready)

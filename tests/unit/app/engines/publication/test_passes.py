@@ -12,14 +12,18 @@ from compileboard.app.engines.client import SETTINGS, EngineAway
 from compileboard.app.engines.publication import passes
 from compileboard.app.engines.publication.passes import ForeignBoard, Publisher, publish_changes
 from compileboard.app.engines.publication.snapshot import ROLLUPS
+from compileboard.app.engines.run_files import list_lost_files
 from compileboard.app.queries.dashboard.publications import get_publication_state
+from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.dashboard.annotations import annotate
 from compileboard.collectors.store.dashboard.trash import database_path, delete_run, restore_run
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
 from compileboard.collectors.store.publications import publish_run
-from compileboard.collectors.store.sealed.files import run_folder
-from tests.unit.app.engines.databases import OneClient, open_database
+from compileboard.collectors.store.sealed.files import list_run_files, run_folder
+from compileboard.collectors.store.sealed.reopening import reopen_run
+from compileboard.collectors.store.sealed.rows import list_sealed_runs
+from tests.unit.app.engines.databases import OneClient, empty_database, open_database
 from tests.unit.app.engines.publication.boards import assert_same, change_run, read_engine, write
 from tests.unit.store.sealed.sealed_board import NOW_US as SEALED_US
 from tests.unit.store.sealed.sealed_board import seal_all
@@ -117,6 +121,39 @@ def test_a_month_whose_runs_are_deleted_has_no_sums(client: Any, board: sqlite3.
     assert_same(client, board)
 
 
+def test_a_run_whose_file_is_lost_is_listed_and_published_whole_when_it_is_back(
+    client: Any, board: sqlite3.Connection
+) -> None:
+    _publish(client).run_pass(board, NOW_US)
+    totals = client.query("select id, compile_count from runs order by id", settings=SETTINGS).result_rows
+    first, *_others = seal_all(board)
+    board.execute("update published_runs set version = 2 * version + 100")
+    empty_database(client)
+    (file,) = list_run_files(database_path(board), first)
+    packed = file.read_bytes()
+    for content in (None, packed[:-1] + b"x"):
+        file.unlink(missing_ok=True)
+        if content is not None:
+            file.write_bytes(content)
+        publisher = _publish(client)
+        for _ in range(2):
+            (refused,) = publisher.run_pass(board, NOW_US).refused
+            assert str(file) in str(refused)
+        assert client.query("select id, compile_count from runs order by id", settings=SETTINGS).result_rows == totals
+        assert client.query("select count() from results where run_id = %(id)s", {"id": first}).result_rows == [(0,)]
+        assert first in list_lost_files(board) and len(list_lost_files(board)) == 1
+    file.write_bytes(packed)
+    assert publisher.run_pass(board, NOW_US) == passes.PassOutcome(whole_count=1)
+    assert list_lost_files(board) == {}
+    reopen_all(board)
+    assert_same(client, board)
+
+
+def reopen_all(board: sqlite3.Connection) -> None:
+    with write_transaction(board):
+        assert all(reopen_run(board, run.run_id) for run in list_sealed_runs(board))
+
+
 def test_what_no_run_names_is_swept(client: Any, board: sqlite3.Connection) -> None:
     publisher = _publish(client)
     for _ in range(3):
@@ -179,7 +216,7 @@ def test_a_sealed_run_is_published_from_its_file(client: Any, board: sqlite3.Con
     assert publisher.run_pass(board, SEALED_US) == passes.PassOutcome(row_count=1)
     publish_run(board, sealed[0])
     (error,) = publisher.run_pass(board, SEALED_US, everything=True).refused
-    assert "is not there" in str(error)
+    assert "is missing" in str(error)
 
 
 def test_two_boards_do_not_share_a_database(client: Any, board: sqlite3.Connection) -> None:
