@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import tests.tools.quick.sitecustomize  # noqa: F401  collects garbage seldom here too
+from compileboard.collectors.store import migrations
+from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoint
 from tests.tools.observed import PLAIN_CODE, QUICK, USED, Workplace, processes_of, wait_for
 
 os.environ.update(PLAIN_CODE, PYTHONPATH=str(QUICK))
+# Tests start hundreds of processes of ours: each would compile the package anew where an image forbids bytecode.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A property holds however busy the machine is; a fixture that examples share is one that they may share.
 ALLOWED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -23,6 +30,30 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=ALLO
 settings.load_profile("unhurried")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_migrate = migrations.migrate_connection
+
+
+@cache
+def _migrated() -> sqlite3.Connection:
+    """Return an empty database in memory that went through every step."""
+    database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    atexit.register(database.close)
+    database.row_factory = sqlite3.Row
+    assert _migrate(database) == DATABASE_VERSION
+    return database
+
+
+def _copy_or_migrate(connection: sqlite3.Connection) -> int:
+    """Migrate; a database without a table becomes a copy of one that this process migrated: 60 ms less each time."""
+    if connection.in_transaction or connection.execute("select count(*) from sqlite_schema").fetchone()[0]:
+        return _migrate(connection)
+    _migrated().backup(connection)
+    checkpoint(connection)
+    return DATABASE_VERSION
+
+
+migrations.migrate_connection = _copy_or_migrate  # before any module takes it by name
 
 
 @pytest.fixture

@@ -30,8 +30,12 @@ def open_database(folder: Path) -> Client:
 
 
 def empty_database(client: Client) -> None:
-    """Delete every row of a client's database."""
-    sql = "select name from system.tables where database = currentDatabase() and engine like '%MergeTree'"
+    """Delete every row of a client's database; a table without one is left alone, which is much faster."""
+    sql = """
+    select name
+    from system.tables
+    where database = currentDatabase() and engine like '%MergeTree' and total_rows != 0
+    """
     for (name,) in client.query(sql).result_rows:
         client.command(f"truncate table {name}")
 

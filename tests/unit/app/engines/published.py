@@ -13,7 +13,7 @@ from compileboard.app.engines.clickhouse import ClickHouseEngine
 from compileboard.app.engines.client import Clients, connect
 from compileboard.app.engines.publication.passes import Publisher
 from compileboard.app.queries.engine import Engine
-from tests.unit.app.engines.databases import open_database
+from tests.unit.app.engines.databases import empty_database, open_database
 from tests.unit.app.seed import START_US
 
 
@@ -34,8 +34,6 @@ class PublishedBoard:
         self.engine = ClickHouseEngine(self._clients)
         self._client = connect(self._clients.address)
         tables.create(self._client)
-        sql = "select name from system.tables where database = currentDatabase() and engine like '%MergeTree'"
-        self._tables = [str(name) for (name,) in self._client.query(sql).result_rows]
 
     def publish(self, board: sqlite3.Connection) -> ClickHouseEngine:
         """Put what a board has now in place of what is there; the board is not written."""
@@ -44,8 +42,7 @@ class PublishedBoard:
         if state == self._state:
             return self.engine
         self._state = state
-        for table in self._tables:
-            self._client.command(f"truncate table {table}")
+        empty_database(self._client)
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
             board.backup(copy)
             copy.row_factory = sqlite3.Row
