@@ -16,7 +16,7 @@ from compileboard.collectors.contract.rejects import Rejects
 BLOCK_BYTES = 512 << 10  # within a core's cache; 4 MiB take a third longer
 LARGEST_BYTES = 64 << 20
 _NEWLINE = 0x0A
-_BORDER = re.compile(rb"\n(?=[^\t])")
+BORDER = re.compile(rb"\n(?=[^\t])")
 
 
 class Readable(Protocol):
@@ -55,6 +55,8 @@ class BlockReader:
         self._base_offset = 0  # of the buffer's first byte
         self._base_line = 1
         self._counted = (0, 1)  # a place in the buffer and its line: a log of stray lines asks for every one
+        self._skip_end = 0
+        self.other = BORDER  # before records that are not skipped
 
     @property
     def offset(self) -> int:
@@ -72,12 +74,23 @@ class BlockReader:
         self._counted = (piece.begin, line + self._buffer.count(b"\n", position, piece.begin))
         return self._counted[1]
 
+    def skip_to(self, offset: int) -> None:
+        """Yield only some records of the blocks before an offset: each block's first, and where `other` matches.
+
+        `other` matches the newline before a record. The pieces are cut behind their first line.
+        """
+        self._skip_end = offset
+
     def __iter__(self) -> Iterator[Piece]:
         scanned, last, blank = 0, 0, -1  # where the last border is, and where blank lines began that end there
         while block := self._ahead or self._file.read(BLOCK_BYTES):
             self._buffer, self._ahead = self._buffer + block, b""
+            if self._base_offset + len(self._buffer) <= self._skip_end and b"\nV" in self._buffer:
+                yield from self._skip_block()
+                scanned, last, blank = 0, 0, -1
+                continue
             begin = 0
-            for border in _BORDER.finditer(self._buffer, scanned):
+            for border in BORDER.finditer(self._buffer, scanned):
                 end = border.start() + 1
                 if blank >= 0 and self._buffer.find(b"\n\t", last, end) >= 0:
                     blank = -1  # the text goes on behind them
@@ -108,6 +121,15 @@ class BlockReader:
             if not piece.incomplete:
                 self._drop(len(self._buffer))
 
+    def _skip_block(self) -> Iterator[Piece]:
+        end = self._buffer.rfind(b"\nV") + 1  # a record begins there, whatever is before
+        begin = 0
+        while begin < end:
+            yield self._piece(begin, end)
+            border = self.other.search(self._buffer, begin, end)
+            begin = border.end() if border else end
+        self._drop(end)
+
     def _piece(self, begin: int, end: int, *, last: bool = False) -> Piece:
         return Piece(self._buffer, begin, end, self._base_offset + begin, last)
 
@@ -126,7 +148,7 @@ class BlockReader:
         if self._base_offset >= self._counted_from:
             self._rejects.add("too_large", self._base_line, self._buffer[:400])
         while True:
-            border = _BORDER.search(self._buffer)
+            border = BORDER.search(self._buffer)
             if border:
                 return border.start() + 1
             # Its newlines count; its bytes are let go.

@@ -13,7 +13,7 @@ import pytest
 from compileboard.collectors.pipeline import log_loader
 from compileboard.collectors.pipeline.log_loader import Loader, LoadOptions
 from compileboard.collectors.pipeline.logs.processes import AHEAD_COUNT, INLINE_BYTES, Processes
-from compileboard.collectors.sources import trace_log
+from compileboard.collectors.sources import log_blocks, trace_log
 from compileboard.collectors.sources.discovery import find_sources
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
@@ -113,6 +113,7 @@ def test_parts_of_one_log_make_the_same_rows(
     done = load(alone, path, **options)
     for module in (log_loader, trace_log):
         monkeypatch.setattr(module, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(log_blocks, "BLOCK_BYTES", 3_000)  # so that whole blocks of other parts are skipped
     assert load(several, path, process_count=3, **options) == done
     assert {"truncated", "bad_json", "second_log", "stray_line"} <= done.rejects.by_kind.keys()
     # When a process was seen last is the latest end of a batch, and times go back where another log begins.
@@ -125,6 +126,7 @@ def test_parts_of_a_longer_copy_add_the_rest(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "trace.log"
     for module in (log_loader, trace_log):
         monkeypatch.setattr(module, "PART_BYTES", 50_000)
+    monkeypatch.setattr(log_blocks, "BLOCK_BYTES", 3_000)
     for database, process_count in ((tmp_path / "1.db", 1), (tmp_path / "2.db", 2)):
         for end in (333_333, len(log)):
             path.write_bytes(log[:end])

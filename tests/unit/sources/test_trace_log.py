@@ -110,6 +110,17 @@ def test_changed_payload_is_kept_and_counted(log: Path) -> None:
     assert stats.rejects.count("wrong_md5") == 1 and len(records) == len(read(log)[0])
 
 
+@pytest.mark.parametrize("text", ["if x:\n\ty = 1\n", "\ta\tb", "\n\n\tc\n", "plain\n text"])
+def test_tabs_of_a_text_are_its_own(tmp_path: Path, text: str) -> None:
+    log, lines = tmp_path / "trace.log", text.replace("\n", "\n\t")
+    digest = md5(text.encode(), usedforsecurity=False).hexdigest()
+    prefix = HEAD.format(stamp="1121 03:27:48.524000")
+    log.write_text(f'{prefix}{{"artifact": {{"name": "dynamo_error"}}, "has_payload": "{digest}"}}\n\t{lines}\n' * 2)
+    records, stats = read(log)
+    assert [record.payload for record in records] == [text, text]
+    assert stats.rejects.total == 0
+
+
 def test_year_passes_in_a_log(tmp_path: Path) -> None:
     ts = int(datetime(2025, 12, 31, 23, 59, 58, tzinfo=timezone.utc).timestamp() * 1e6)
     path = tmp_path / "x.log"
