@@ -22,6 +22,7 @@ PRIMED = b"\x02"  # with the dictionary below
 ZSTD = b"\x03"
 ZSTD_PRIMED = b"\x04"  # with the same dictionary
 _LEVEL = 3
+_LEVEL_LARGE = 1  # three quarters of the time of 3 for 1.5 % more bytes
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes a new one each time
 
 
@@ -54,6 +55,7 @@ class _Zstd(threading.local):
             True: zstandard.ZstdCompressor(level=_LEVEL, dict_data=primed, write_checksum=True),
             False: zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True),
         }
+        self.large = zstandard.ZstdCompressor(level=_LEVEL_LARGE, write_checksum=True)
         self.expanders: dict[bool, Any] = {
             True: zstandard.ZstdDecompressor(dict_data=primed),
             False: zstandard.ZstdDecompressor(),
@@ -73,7 +75,7 @@ def pack(text: str, *, primed: bool = True) -> bytes:
 
 def pack_large(body: bytes) -> bytes:
     """Compress a text of any size that is encoded already."""
-    return ZSTD + bytes(_zstd().compressors[False].compress(body))
+    return ZSTD + bytes(_zstd().large.compress(body))
 
 
 def unpack(blob: bytes) -> str:
