@@ -33,6 +33,7 @@ from compileboard.app.engines.digests import (
 )
 from compileboard.app.engines.publication.passes import Publisher
 from compileboard.app.engines.setup import make_folder, prepare_engine
+from compileboard.app.format import format_plural
 from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.dashboard.trash import trash_path
@@ -184,8 +185,8 @@ def _take(source: StoreAddress, work: Path, program_version: str, say: Say) -> N
         for problem in problems:
             say(problem)
         raise CopyError(
-            f"{source.board} lacks files of {len(problems)} runs, so nothing was copied. Put them back, or delete "
-            "those runs for good."
+            f"{source.board} lacks files of {format_plural(len(problems), 'run')}, so nothing was copied. Put them "
+            "back from a backup: `compileboard restore BACKUP --run-files`."
         )
     (snapshot / TRASH).replace(trash_path(str(board), "").parent)
     if (snapshot / RUN_FILES).is_dir():

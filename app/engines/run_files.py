@@ -185,15 +185,16 @@ def _make_room(folder: Path, needed_bytes: int) -> None:
 
     Raises: StoreFull if that is not enough.
     """
-    lacking_bytes = needed_bytes + SPARE_BYTES - shutil.disk_usage(folder).free
-    for _used_s, size_bytes, path in _list_files(folder):
+    lacking_bytes = max(needed_bytes + SPARE_BYTES - shutil.disk_usage(folder).free, 0)
+    files = _list_files(folder)
+    if lacking_bytes > sum(size_bytes for _used_s, size_bytes, _path in files):
+        raise StoreFull(f"The disk that holds {folder} is full. Free some space.")
+    for _used_s, size_bytes, path in files:
         if lacking_bytes <= 0:
             return
         with suppress(FileNotFoundError):
             os.unlink(path)
         lacking_bytes -= size_bytes
-    if lacking_bytes > 0:
-        raise StoreFull(f"The disk that holds {folder} is full. Free some space.")
 
 
 def _trim(folder: Path, newest: Path, most_bytes: int) -> None:

@@ -27,7 +27,7 @@ from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.maintenance.ownership import copy_owner
 from compileboard.collectors.store.publications import get_last_result_id, publish_removal, publish_run
-from compileboard.collectors.store.sealed.files import RunFileUnavailable, check_run_file, remove_run_files
+from compileboard.collectors.store.sealed.files import glance_at_run_file, remove_run_files
 from compileboard.collectors.store.sealed.rows import SealedRun, has_sealed_runs, list_sealed_runs
 from compileboard.collectors.store.search_index import remove_run_words
 from compileboard.collectors.store.streams.rows import forget_run_streams
@@ -442,12 +442,10 @@ def find_sealed_run(trash: sqlite3.Connection) -> SealedRun | None:
 
 
 def _check_run_file(trash: sqlite3.Connection, database: str) -> None:
-    """Raises: CannotRestore if the run was sealed and its file cannot be used."""
+    """Raises: CannotRestore if the run was sealed and its file is lost; others wait to write: it is not read here."""
     sealed = find_sealed_run(trash)
-    try:
-        if sealed is not None:
-            check_run_file(database, sealed.file)
-    except RunFileUnavailable as error:
+    error = sealed and glance_at_run_file(database, sealed.file)
+    if error:
         raise CannotRestore(str(error).removesuffix(".")) from error
 
 

@@ -35,9 +35,10 @@ from compileboard.collectors.store.sealed.reopening import put_back_rollups, reo
 from compileboard.collectors.store.sealed.rows import DETAIL, SealedRun, get_sealed_run
 
 LARGE_BYTES = 4 << 20  # unpacked; below it all rows come in one transaction
-ROWS_AT_ONCE = 1000
-BYTES_AT_ONCE = 2 << 20  # of texts
+ROWS_AT_ONCE = 500
+BYTES_AT_ONCE = 1 << 20  # of texts
 CHECKPOINT_EVERY = 10  # transactions
+PAUSE = 2.0  # times as long as the transaction before: SQLite's waiting sleeps for up to 0.1 s
 ATTEMPTS = 3
 _WAIT_S = 0.2
 
@@ -170,7 +171,7 @@ class _Reopening:
             raise _RunChanged
 
     def _step(self, work: Callable[[], bool]) -> bool:
-        """Do some of the work in a transaction, and leave others as long a time; return whether there is more."""
+        """Do some of the work in a transaction, and leave others twice as long; return whether there is more."""
         began_s, self._put_bytes = time.monotonic(), 0
         with write_transaction(self._connection):
             self._check()
@@ -178,7 +179,7 @@ class _Reopening:
         self._step_count += 1
         if self._step_count % CHECKPOINT_EVERY == 0:
             checkpoint(self._connection)
-        time.sleep(max(0.002, time.monotonic() - began_s))
+        time.sleep(max(0.005, PAUSE * (time.monotonic() - began_s)))
         return has_more
 
     def _put_detail(self, file: sqlite3.Connection) -> None:

@@ -12,11 +12,16 @@ from flask import Flask
 
 from compileboard.app import db
 from compileboard.app.api.run import timeline
+from compileboard.app.cli.main import main
+from compileboard.app.engines.address import StoreAddress
+from compileboard.app.engines.copying import CopyError, copy_store
 from compileboard.app.settings import Settings
 from compileboard.app.web.fleet import reports
 from compileboard.app.web.run import trace_files
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.dashboard.audit import ActionOrigin
+from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.sealed.files import list_run_files
 from compileboard.collectors.store.sealed.rows import list_sealed_runs
 from tests.unit.app.benched import RUNS
@@ -76,6 +81,27 @@ def test_a_file_that_cannot_be_used_says_what_is_wrong(folder: Path, shared_app:
     page = client.get(f"/runs/{RUNS[0]}")
     assert page.status_code == 503 and "This run&#39;s file is not available" in page.text
     assert client.get(f"/runs/{RUNS[1]}").status_code == client.get("/models").status_code == 200
+
+
+def test_commands_name_what_is_lost_and_write_nothing_half(
+    folder: Path, live: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("compileboard.app.cli.export.open_store", lambda _db: open_folder(folder, live))
+    (path,) = list_run_files(str(folder), RUNS[0])
+    path.unlink()
+    for words in (f"export --run {RUNS[0]} --format json", f"export --run {RUNS[0]} --format bundle"):
+        assert main([*words.split(), "--output", str(tmp_path / "out"), "--db", str(folder)]) == 2
+        assert f"{path} is missing" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert (
+        main(["export", "--run", RUNS[1], "--format", "json", "--output", str(tmp_path / "out"), "--db", str(folder)])
+        == 0
+    )
+    source, target = StoreAddress(str(folder), str(folder.parent)), StoreAddress(str(tmp_path / "back.db"))
+    told: list[str] = []
+    with pytest.raises(CopyError, match="lacks files of 1 run, so nothing was copied"):
+        copy_store(source, target, password="", program_version="1", origin=ActionOrigin("command"), say=told.append)
+    assert any(str(path) in line for line in told) and not list(tmp_path.glob("back.db*"))
+    assert migrate(folder) == 0
 
 
 def test_lists_mark_a_run_whose_file_is_lost_and_probes_count_it(folder: Path, shared_app: Flask) -> None:
