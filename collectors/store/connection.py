@@ -228,6 +228,11 @@ def checkpoint(connection: sqlite3.Connection) -> None:
         connection.execute(f"pragma busy_timeout = {before_ms}")
 
 
+def set_cache(connection: sqlite3.Connection, size_kib: int) -> None:
+    """Set how much of the database a connection keeps in memory; SQLite keeps 2,000 KiB."""
+    connection.execute(f"pragma cache_size = {-int(size_kib)}")
+
+
 def set_patience(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
     """Set how long a writer waits for another one."""
     connection.execute(f"pragma busy_timeout = {int(busy_timeout_ms)}")
