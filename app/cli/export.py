@@ -24,7 +24,7 @@ from compileboard.app.reports import BUNDLE, FOLDERS, FORMATS, SUITE_TABLES, TAB
 from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
 from compileboard.app.reports.output import describe_write_error, fail, write_output
 from compileboard.app.settings import load_settings
-from compileboard.collectors.store.bundles import write_bundle
+from compileboard.collectors.store.bundles.merging import write_bundle
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 from compileboard.command_line import Choice, Command, Option, Value
 from compileboard.exit_codes import DONE, FAILED

@@ -38,7 +38,7 @@ from compileboard.collectors.repro.left_scripts import import_scripts
 from compileboard.collectors.runs.program import end_as_interrupted
 from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
-from compileboard.collectors.store.bundles import MergedRun, is_bundle, merge_bundle
+from compileboard.collectors.store.bundles.merging import MergedRun, is_bundle, merge_bundle
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.migrations import migrate_connection
@@ -336,18 +336,27 @@ class _Importing:
     def read_bundle(self, path: str, label: str) -> None:
         began_s = time.monotonic()
         most_bytes = self.budget.limits.total_bytes
+        apart: list[str] = []
         for merged in merge_bundle(self.connection, path, label=label, again=self.options.again, most_bytes=most_bytes):
             self.budget.check(label, merged.record_count)
+            if merged.state == "apart":
+                apart.append(merged.run_id)
+                continue
             done = Imported(
                 merged.run_id,
                 merged.name,
                 log_count=1,
-                known_run=merged.state == "known",
+                known_run=merged.state in ("known", "grown", "apart"),
                 deleted=merged.state == "deleted",
                 record_count=merged.record_count,
                 read_bytes=os.path.getsize(path),
             )
             self._report(done, SourceGroup(label, []), began_s, merged)
+        if apart:
+            raise StoreError(
+                f"run {', '.join(apart)} is there already, with records that {label} lacks, or pruned, or still being "
+                "recorded: nothing of it was added. Import the logs or files themselves there, which adds what is new."
+            )
 
     def _begin(self, group: SourceGroup) -> Loader:
         return Loader(self.connection, self.database, group, self.options, process_count=self.process_count)
@@ -436,6 +445,7 @@ def read_names(path: str | None) -> Mapping[str, str]:
 def _describe_merged(merged: MergedRun, took_s: float) -> str:
     states = {
         "new": f"{_count(merged.record_count, 'record')} of a bundle in {took_s:.1f} s",
+        "grown": f"{_count(merged.record_count, 'new record')} of a bundle in {took_s:.1f} s",
         "known": "nothing new, it is here already",
         "deleted": "it was deleted from this database, so it is left out; --again imports it all the same",
     }

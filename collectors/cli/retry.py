@@ -134,7 +134,7 @@ def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -
     from compileboard.collectors.push.run_bundles import bundle_runs
     from compileboard.collectors.repro.served import queue_stored_answers
     from compileboard.collectors.spool.manifest import read_manifest
-    from compileboard.collectors.store.bundles import is_bundle
+    from compileboard.collectors.store.bundles.merging import is_bundle
 
     folder = Path(path)
     if (folder / MANIFEST_NAME).is_file():

@@ -12,8 +12,10 @@ from pathlib import Path
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.push.client import Client, ServerAway, quote_path
 from compileboard.collectors.push.outbox import Room, add_bundle
+from compileboard.collectors.push.refusals import find_value
 from compileboard.collectors.push.target import Target
-from compileboard.collectors.store.bundles import write_bundle
+from compileboard.collectors.store.bundles.growth import count_contents
+from compileboard.collectors.store.bundles.merging import write_bundle
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreFull
 
@@ -26,9 +28,11 @@ def bundle_runs(
     prefixes: Sequence[str] = (),
     queue_more: Callable[[sqlite3.Connection, str], int] = lambda reader, run_id: 0,
 ) -> Iterator[str]:
-    """Put the runs of a database that the server lacks into the outbox, all or those whose id begins so; yield each.
+    """Put the runs of a database of which the server lacks something into the outbox, all or those whose id begins so;
+    yield each.
 
-    Of a run that the server has, `queue_more` queues what was found out since, and returns how many answers that are.
+    Of a run that the server has all of, `queue_more` queues what was found out since, and returns how many answers
+    that are.
 
     Raises: StoreError, ValueError if no run begins so, OSError.
     """
@@ -42,10 +46,11 @@ def bundle_runs(
             run_id = str(row["id"])
             if row["state"] == "running":
                 print_line(f"run {run_id} is still being recorded; push it when it has ended")
-            elif _is_known(client, run_id):
+            elif (has_all := _has_all(client, reader, run_id)) is not False:
                 count = queue_more(reader, run_id)
                 more = f"; {count} answer{'' if count == 1 else 's'} about its repros are sent" if count else ""
-                print_line(f"run {run_id} is at {target.run_page(run_id)} already{more}")
+                older = "" if has_all else "; the server is older and takes nothing that was added since: upgrade it"
+                print_line(f"run {run_id} is at {target.run_page(run_id)} already{older}{more}")
                 if count:
                     yield run_id
             else:
@@ -66,9 +71,18 @@ def temporary_database() -> Iterator[str]:
         yield os.path.join(folder, "push.db")
 
 
-def _is_known(client: Client, run_id: str) -> bool:
-    """Return True if the server says that it has a run; one that it does not let us ask for is sent."""
+def _has_all(client: Client, reader: sqlite3.Connection, run_id: str) -> bool | None:
+    """Return whether the server has all of a run that a database has; None if it has the run and is too old to ask.
+
+    What it does not let us ask for is sent.
+    """
+    path = f"runs/{quote_path(run_id)}"
     try:
-        return client.ask("GET", f"runs/{quote_path(run_id)}").status == 200
+        answer = client.ask("GET", f"{path}/contents")
+        if answer.status == 404 and client.ask("GET", path).status == 200:
+            return None
     except ServerAway:
         return False
+    contents = count_contents(reader, run_id)
+    is_told = answer.status == 200 and contents is not None
+    return is_told and all((find_value(answer, name, int) or 0) >= count for name, count in vars(contents).items())

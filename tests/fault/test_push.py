@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import shutil
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -12,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate
-from tests.tools.observed import PROGRAMS, Workplace, program, wait_for
+from tests.tools.observed import PROGRAMS, Workplace, processes_of, program, wait_for
 from tests.tools.serving import Server, serving
 from tests.unit.app.explored import LOGS
 
@@ -27,9 +28,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
+def database_of(server: Server) -> str:
+    return str(server.process.args[server.process.args.index("--db") + 1])  # type: ignore[index, union-attr]
+
+
 def rows_of(server: Server, sql: str) -> list[Any]:
-    database = Path(str(server.process.args[server.process.args.index("--db") + 1]))  # type: ignore[index, union-attr]
-    with closing(open_reader(str(database))) as reader:
+    with closing(open_reader(database_of(server))) as reader:
         return [tuple(row) for row in reader.execute(sql)]
 
 
@@ -131,3 +135,50 @@ def count_records(database: Path) -> int:
         (count,) = reader.execute("select coalesce(sum(record_count), 0) from logs").fetchone()
         return int(count)
     return 0
+
+
+def test_what_a_log_grew_by_is_pushed_once(workplace: Workplace, server: Server) -> None:
+    whole = lzma.decompress(LOGS["torch2.13-shapes"].read_bytes())
+    log = workplace.folder / "grown.log"
+    counts = []
+    for body in (whole[: whole.index(b"\nV", len(whole) // 2) + 1], whole, whole):
+        log.write_bytes(body)
+        done = workplace.collect("import", "--server", server.address, "--name", "grown", log)
+        assert done.returncode == 0, done.stderr
+        counts += rows_of(server, "select count(*) from events join runs on id = run_id where name = 'grown'")
+    assert counts[0] < counts[1] == counts[2]
+    assert "already" in done.stderr and "pushed to" not in done.stderr
+    workplace.collect("import", "--db", workplace.database, "--name", "grown", log)
+    sql = "select count(*), sum(sequence), max(time_us) from events join runs on id = run_id where name = 'grown'"
+    with closing(open_reader(str(workplace.database))) as reader:
+        assert rows_of(server, sql) == [tuple(reader.execute(sql).fetchone())]
+
+
+def test_what_was_added_while_the_server_was_away_is_sent_later(workplace: Workplace, tmp_path: Path) -> None:
+    whole = lzma.decompress(LOGS["zoo_graph_breaks"].read_bytes())
+    log, database = workplace.folder / "grown.log", tmp_path / "away" / "board.db"
+    database.parent.mkdir()
+    log.write_bytes(whole[: whole.index(b"\nV", len(whole) // 2) + 1])
+    with serving(database) as server:
+        assert workplace.collect("import", "--server", server.address, log).returncode == 0
+    log.write_bytes(whole)
+    away = workplace.collect("import", "--server", server.address, log)
+    assert (away.returncode, "are sent when the server takes them" in away.stderr) == (1, True)
+    with serving(database, "--port", server.address.rpartition(":")[2]) as server:
+        assert workplace.collect("push").returncode == 0
+        assert rows_of(server, "select count(*), max(end_offset_bytes) from logs") == [(1, len(whole))]
+
+
+def test_a_run_with_other_records_on_the_server_is_told(workplace: Workplace, server: Server) -> None:
+    whole = lzma.decompress(LOGS["zoo_recompiles"].read_bytes())
+    log = workplace.folder / "apart.log"
+    log.write_bytes(whole[: whole.index(b"\nV", len(whole) // 2) + 1])
+    assert workplace.collect("import", "--server", server.address, log).returncode == 0
+    ((process_id, run_id),) = rows_of(server, "select process_id, run_id from logs where name like 'apart%'")
+    with closing(open_writer(database_of(server))) as writer:
+        writer.execute("insert into events values (?, 9999999999, ?, 'x', 0, x'00')", (process_id, run_id))
+    log.write_bytes(whole)
+    done = workplace.collect("import", "--server", server.address, log)
+    assert (done.returncode, "with records that" in done.stderr, "Import the logs" in done.stderr) == (1, True, True)
+    shutil.rmtree(workplace.home / "outbox" / run_id)  # else the sender tries again
+    wait_for(lambda: not processes_of(workplace.home))

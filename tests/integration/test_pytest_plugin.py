@@ -182,6 +182,22 @@ def test_a_test_that_is_recorded_at_once_is_seen_too(project: Path) -> None:
     assert "graph breaks" in done.stderr, "the run is recorded as well"
 
 
+@pytest.mark.torch
+def test_a_session_that_is_pushed_at_once_is_a_run_of_the_server(project: Path, tmp_path: Path) -> None:
+    database = tmp_path / "server" / "board.db"
+    database.parent.mkdir()
+    with serving(database) as server:
+        run = ("-m", "compileboard.collectors", "run", "--server", server.address, "--", sys.executable)
+        done = _pytest(project, "--compileboard-update", front=run)
+        assert _failed(done) == FAILING, done.stdout + done.stderr
+        assert f"pushed to {server.address}/runs/" in done.stderr
+        with closing(open_reader(database)) as reader:
+            state, break_count = reader.execute(
+                "select state, graph_break_count from runs join run_totals on run_id = id"
+            ).fetchone()
+    assert (state, break_count > 0) == ("failed", True)
+
+
 def test_a_suite_that_does_not_use_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "test_own.py").write_text(
         "import sys\n\ndef test_own():\n"

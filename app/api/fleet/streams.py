@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from flask import Response, current_app, request
 
 from compileboard.app.api.answers import PageQuery, operation
-from compileboard.app.db import get_board_path, get_reader, get_settings, renew_reader
+from compileboard.app.db import get_board_path, get_reader, get_run_reader, get_settings, renew_reader
 from compileboard.app.push.body import check_checksum, receive_body, unpack_texts
 from compileboard.app.push.rates import RateLimit
 from compileboard.app.push.refusals import PushRefused
@@ -21,8 +21,10 @@ from compileboard.app.push.streams import append_lines, describe_place, find_str
 from compileboard.app.push.writing import get_writer_thread
 from compileboard.app.queries.dashboard import streams
 from compileboard.app.queries.dashboard.streams import StreamRow
+from compileboard.app.queries.fields import Count
 from compileboard.app.queries.page import Page
 from compileboard.app.web.access import get_identity, needs
+from compileboard.collectors.store.bundles.growth import count_contents
 from compileboard.collectors.store.streams.receive import StreamWriter
 from compileboard.collectors.store.streams.rows import has_stream_of
 from compileboard.collectors.store.streams.texts import find_texts, pack_text, save_dropped, save_text, save_texts
@@ -62,10 +64,35 @@ class MissingTexts:
     missing: Annotated[list[str], "Those of the digests that have to be sent."]
 
 
+@dataclass(frozen=True)
+class RunContentsJson:
+    """How much of a run's recording the server has: what is added to a run makes some of it larger."""
+
+    process_count: Annotated[Count, "Processes."]
+    event_count: Annotated[Count, "Events of its processes."]
+    kept_text_count: Annotated[Count, "Graphs, code and other texts."]
+    log_bytes: Annotated[Count, "Of its trace logs, as far as they were read."]
+    result_file_count: Annotated[Count, "Imported files of results."]
+    result_count: Annotated[Count, "Results of benchmarks."]
+    newest_result_us: Annotated[Count, "Time of the newest of them, 0 without one."]
+    repro_count: Annotated[Count, "Repros."]
+    trial_count: Annotated[Count, "Fixes that were tried."]
+
+
 @operation("/streams")
 def list_streams(page: PageQuery) -> Page[StreamRow]:
     """List what boxes have pushed, the newest sign of life first."""
     return streams.list_streams(get_reader(), page.cursor, page.limit)
+
+
+@operation("/runs/<run_id>/contents")
+@needs("ingest", "read")
+def get_contents(run_id: str) -> RunContentsJson:
+    """Return how much of a run's recording is stored: whoever has more sends it."""
+    contents = count_contents(get_run_reader(run_id), run_id)
+    if contents is None:
+        raise PushRefused(404, f"There is no run {run_id[:80]}.")
+    return RunContentsJson(**vars(contents))
 
 
 @operation("/runs/<run_id>/streams/<stream_id>", method="HEAD")

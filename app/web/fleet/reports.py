@@ -34,7 +34,7 @@ from compileboard.app.reports.suite import policy_of as suite_policy
 from compileboard.app.reports.suite import write_suite
 from compileboard.app.screens.fleet.suite import build_suite
 from compileboard.app.web.run.shell import find_run
-from compileboard.collectors.store.bundles import write_bundle
+from compileboard.collectors.store.bundles.merging import write_bundle
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
 
 _HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # gzip, deflate, no time, no system

@@ -375,16 +375,20 @@ def copy_run(source: sqlite3.Connection, target: sqlite3.Connection, run_id: str
         _Restoring(target, rows).run()
 
 
-def put_back_rows(source: sqlite3.Connection, target: sqlite3.Connection, run_id: str, only: Collection[str]) -> int:
+def put_back_rows(
+    source: sqlite3.Connection, target: sqlite3.Connection, run_id: str, only: Collection[str], *, is_own: bool = True
+) -> int:
     """Copy a run's rows of some tables, with what they share, to where its other rows are, in the caller's
     transaction. Return what was added to the ids of its compiles: other rows got theirs meanwhile.
+
+    `is_own`: the ids of its results are those that it had here.
     """
     with closing(sqlite3.connect("", isolation_level=None)) as rows:
         rows.row_factory = sqlite3.Row
         rows.execute("begin")
         _write_rows(source, read_tables(source), run_id, rows, (), only)
         target.execute("pragma defer_foreign_keys = on")
-        restoring = _Restoring(target, rows, is_own=True)
+        restoring = _Restoring(target, rows, is_own=is_own)
         restoring.run()
         return restoring.shift.get("compiles", 0)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import time
 
-from compileboard.collectors.store.bundles import write_bundle
+from compileboard.collectors.store.bundles.merging import write_bundle
 from compileboard.collectors.store.connection import checkpoint, write_transaction
 from compileboard.collectors.store.dashboard.trash import database_path, list_trashed_texts
 from compileboard.collectors.store.errors import StoreError

@@ -14,7 +14,7 @@ import pytest
 from compileboard.app.cli.main import main
 from compileboard.app.engines.run_files import RunFiles
 from compileboard.app.engines.store import open_store
-from compileboard.collectors.store.bundles import merge_bundle, write_bundle
+from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import open_writer, write_transaction
 from compileboard.collectors.store.dashboard.trash import CannotRestore, delete_run, restore_run
 from compileboard.collectors.store.errors import NotAStore, StoreError

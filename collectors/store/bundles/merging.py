@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from compileboard.collectors.store.bundles.growth import find_growth, grow_run
 from compileboard.collectors.store.codec import measure_unpacked
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
@@ -44,7 +45,7 @@ class MergedRun:
 
     run_id: str
     name: str
-    state: str  # new | known | deleted
+    state: str  # new | grown | known | apart | deleted
     record_count: int
 
 
@@ -120,12 +121,14 @@ def merge_bundle(
     again: bool = False,
     most_bytes: int | None = None,
 ) -> Iterator[MergedRun]:
-    """Add a bundle's runs under their own ids, each in one transaction; what is here already stays as it is.
+    """Add a bundle's runs under their own ids, each in one transaction.
 
-    A run that was deleted here is left out, unless it is to come `again`. `most_bytes` bounds all texts, unpacked.
+    A run that is here gets what the bundle has more of it, if that has all that is here; else it stays as it is. One
+    that was deleted here is left out, unless it is to come `again`. `most_bytes` bounds all texts, unpacked.
     `label` is what the file is called where that is not its name.
     Raises: NotAStore, StoreTooNew, StoreError.
     """
+    count_events = "select count(*) from events where run_id = ?"
     name = label or os.path.basename(path)
     with _open_checked(path, name, most_bytes) as bundle:
         runs = bundle.execute("select id, name from runs order by started_us, id").fetchall()
@@ -133,22 +136,26 @@ def merge_bundle(
             raise NotAStore(f"{name} is a CompileBoard database without runs; expected a bundle.")
         for run_id, run_name in runs:
             with write_transaction(connection):
-                state = _find_state(connection, run_id, again=again)
+                state = _find_state(connection, bundle, run_id, again=again)
                 count = 0
-                if state == "new":
-                    present = [row[0] for row in connection.execute("select id from runs")]
-                    copy_run(bundle, connection, run_id, [*present, run_id])
+                if state in ("new", "grown"):
+                    if state == "new":
+                        present = [row[0] for row in connection.execute("select id from runs")]
+                        copy_run(bundle, connection, run_id, [*present, run_id])
+                    else:
+                        (count,) = connection.execute(count_events, (run_id,)).fetchone()
+                        grow_run(connection, bundle, run_id)
                     publish_run(connection, run_id)
                     _copy_commits(bundle, connection)
                     connection.execute("delete from removed_runs where run_id = ?", (run_id,))
-                    (count,) = bundle.execute("select count(*) from events where run_id = ?", (run_id,)).fetchone()
+                    count = int(bundle.execute(count_events, (run_id,)).fetchone()[0]) - count
             yield MergedRun(run_id, run_name, state, count)
     checkpoint(connection)
 
 
-def _find_state(connection: sqlite3.Connection, run_id: str, *, again: bool) -> str:
+def _find_state(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, *, again: bool) -> str:
     if connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
-        return "known"
+        return find_growth(connection, bundle, run_id)
     is_deleted = connection.execute("select 1 from removed_runs where run_id = ?", (run_id,)).fetchone()
     return "deleted" if is_deleted and not again else "new"
 

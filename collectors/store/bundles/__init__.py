@@ -1,0 +1,1 @@
+"""Bundles: runs as one portable database."""

@@ -1,0 +1,125 @@
+"""A bundle with more of a run than is here: its rows take the place of these, what people wrote stays."""
+
+from __future__ import annotations
+
+import lzma
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from compileboard.collectors.cli.import_command import import_paths
+from compileboard.collectors.contract.events import ProcessStarted
+from compileboard.collectors.pipeline.log_loader import LoadOptions
+from compileboard.collectors.store.bundles.growth import count_contents
+from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
+from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
+from compileboard.collectors.store.maintenance.verification import verify
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.sealed.rows import list_sealed_runs
+from tests.unit.app.benched import MLP
+from tests.unit.app.explored import LOGS
+from tests.unit.app.repros import RUN as REPRO_RUN
+from tests.unit.app.repros import capture_repros
+from tests.unit.store.sealed.sealed_board import seal_all
+
+WHOLE = lzma.decompress(LOGS["torch2.13-shapes"].read_bytes())
+HALF = WHOLE[: WHOLE.index(b"\nV", len(WHOLE) // 2) + 1]
+Make = Callable[..., str]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def make(body: bytes, **options: bool) -> str:
+        """Import a log into a database of its own; return a bundle of the run."""
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        log, database, bundle = folder / "dedicated_log_torch_trace_x.log", folder / "own.db", folder / "bundle.db"
+        log.write_bytes(body)
+        import_paths([str(log)], str(database), LoadOptions(**options), print_line=lambda _line: None)  # type: ignore[arg-type]
+        with closing(open_reader(database)) as reader:
+            write_bundle(reader, [reader.execute("select id from runs").fetchone()[0]], str(bundle))
+        return str(bundle)
+
+    return make
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with closing(open_writer(folder / "board.db")) as connection:
+        migrate_connection(connection)
+        yield connection
+
+
+def merge(board: sqlite3.Connection, bundle: str) -> str:
+    (merged,) = merge_bundle(board, bundle)
+    return merged.state
+
+
+def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
+    tables = connection.execute("select name from sqlite_schema where type = 'table' and name not like 's%'").fetchall()
+    return {name: connection.execute(f"select count(*) from {name}").fetchone()[0] for (name,) in tables}
+
+
+def test_a_longer_log_is_added_once_and_gives_the_rows_of_one_import(board: sqlite3.Connection, make: Make) -> None:
+    half, whole = make(HALF), make(WHOLE)
+    assert [merge(board, bundle) for bundle in (half, whole, whole, half)] == ["new", "grown", "known", "known"]
+    with closing(open_reader(whole)) as reader:
+        ours, theirs = count_rows(board), count_rows(reader)
+        (run_id,) = reader.execute("select id from runs").fetchone()
+        assert count_contents(board, run_id) == count_contents(reader, run_id)
+    assert {name for name in theirs if ours[name] != theirs[name]} <= {"publications"}
+    assert theirs["artifacts"] > 20
+
+
+def test_what_people_wrote_stays(board: sqlite3.Connection, make: Make) -> None:
+    merge(board, make(HALF))
+    board.execute("insert into run_annotations select id, 'mine', 'note', 1, 5 from runs")
+    board.execute("insert into run_tags select id, 'team', 'a' from runs")
+    board.execute("update runs set name = 'ours'")
+    assert merge(board, make(WHOLE)) == "grown"
+    row = board.execute("select name, title, value from runs, run_annotations, run_tags").fetchone()
+    assert tuple(row) == ("ours", "mine", "a")
+    path = board.execute("pragma database_list").fetchone()["file"]
+    assert not [check for check in verify(str(path)) if check.problems]
+
+
+def test_what_the_server_alone_has_stays(board: sqlite3.Connection, make: Make) -> None:
+    merge(board, make(HALF))
+    for bundle in (make(WHOLE, payloads=False), make(WHOLE, redact_source=True)):
+        assert merge(board, bundle) == "apart"
+    assert len(list(prune_runs(board, PruneRule(2**60), 0))) == 1
+    before = count_rows(board)
+    assert (merge(board, make(WHOLE)), count_rows(board)) == ("apart", before)
+
+
+def test_a_sealed_run_is_compared_and_grows(board: sqlite3.Connection, make: Make) -> None:
+    half = make(HALF)
+    merge(board, half)
+    seal_all(board)
+    assert (merge(board, half), len(list_sealed_runs(board))) == ("known", 1)
+    assert (merge(board, make(WHOLE)), list_sealed_runs(board)) == ("grown", [])
+    assert board.execute("select max(end_offset_bytes) from logs").fetchone()[0] == len(WHOLE)
+
+
+def test_answers_about_repros_stay_and_new_results_come(board: sqlite3.Connection, tmp_path: Path) -> None:
+    with closing(open_writer(tmp_path / "own.db")) as own:
+        migrate_connection(own)
+        capture_repros(own)
+        write_bundle(own, [REPRO_RUN], str(tmp_path / "bundle.db"))
+        assert merge(board, str(tmp_path / "bundle.db")) == "new"
+        board.execute("update repro_results set started_us = 1 where id = (select min(id) from repro_results)")
+        Ingestor(own).ingest(REPRO_RUN, [ProcessStarted("bench", 0, MLP.time_us, REPRO_RUN, 1), MLP])
+        write_bundle(own, [REPRO_RUN], str(tmp_path / "more.db"))
+    before = count_rows(board)
+    assert merge(board, str(tmp_path / "more.db")) == "grown"
+    after = count_rows(board)
+    assert after["repro_results"] == before["repro_results"] + 1
+    assert (after["repros"], after["repro_storages"]) == (before["repros"], before["repro_storages"])
+    assert after["results"] > before["results"] == 0
