@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import signal
 import sqlite3
 import sys
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +21,7 @@ from compileboard.collectors.store import migrations
 from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoint
 from tests.tools.observed import PLAIN_CODE, QUICK, USED, Workplace, processes_of, wait_for
 
+LEAST_ROOM_BYTES = 2 << 30
 os.environ.update(PLAIN_CODE, PYTHONPATH=str(QUICK))
 # Tests start hundreds of processes of ours: each would compile the package anew where an image forbids bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -63,9 +66,17 @@ def workplace(tmp_path: Path) -> Workplace:
 
 
 @pytest.fixture(scope="session")
-def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Name the folder of ClickHouse in this process: it opens one and no other until it ends."""
-    return tmp_path_factory.mktemp("chdb")
+def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Name the folder of ClickHouse in this process: it opens one and no other until it ends.
+
+    It waits for the disk after every insert. In memory, where there is room, that is half of the processor's time.
+    """
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or shutil.disk_usage(memory).free < LEAST_ROOM_BYTES:
+        yield tmp_path_factory.mktemp("chdb")
+        return
+    with TemporaryDirectory(prefix="compileboard-chdb-", dir=memory, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)

@@ -150,13 +150,14 @@ class SearchGroup:
 class IndexState:
     """How far the index is: of how many runs it lacks something, and whether it has anything at all.
 
-    `unsearched_count`: older sealed runs, besides, whose files were not looked in.
+    `file_count`: sealed runs whose files were looked in; `unsearched_count`: older ones, besides, that were not.
     """
 
     run_count: int
     pending_count: int
     begun_count: int
     is_running: bool
+    file_count: int = 0
     unsearched_count: int = 0
 
     @property
@@ -187,7 +188,7 @@ def get_index_state(reader: sqlite3.Connection, run_id: str | None = None, file_
     count = len(pending) if run_id is None else pending.count(run_id)
     unsearched_count = max(row["sealed_count"] - file_count, 0)
     run_count, begun_count = row["run_count"] - unsearched_count, row["begun_count"] + file_count
-    return IndexState(run_count, count, begun_count, row["state"] == "running", unsearched_count)
+    return IndexState(run_count, count, begun_count, row["state"] == "running", file_count, unsearched_count)
 
 
 def search(

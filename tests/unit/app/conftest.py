@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,12 +10,14 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
+from compileboard.app.engines import store as stores
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.sealed.address import BOARD
 from tests.tools.make_db import main as make_db
-from tests.unit.app.engines.published import OpenEngine, PublishedBoard
+from tests.unit.app.engines.published import BOTH_ENGINES, OpenClient, OpenEngine, PublishedBoards
 from tests.unit.app.explored import explore
 from tests.unit.app.queries.broad_board import make_broad_board
 
@@ -30,7 +32,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def database(tmp_path: Path, empty_database: bytes) -> Path:
-    path = tmp_path / "compileboard.db"
+    path = tmp_path / BOARD
     path.write_bytes(empty_database)
     return path
 
@@ -48,18 +50,42 @@ def reader(database: Path) -> Iterator[sqlite3.Connection]:
 
 
 @pytest.fixture(scope="session")
-def published_board(chdb_folder: Path) -> PublishedBoard:
-    """Make a database of ClickHouse once; each test publishes its own board there."""
-    return PublishedBoard(chdb_folder)
+def published_boards(chdb_folder: Path) -> PublishedBoards:
+    """Make databases of ClickHouse once; each test publishes its own board in one."""
+    return PublishedBoards(chdb_folder)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("clickhouse", marks=pytest.mark.clickhouse)])
+@pytest.fixture(params=BOTH_ENGINES)
 def open_engine(request: pytest.FixtureRequest) -> OpenEngine:
     """Open the tables across runs of a board, as it is at that moment, on each engine."""
     if request.param == "sqlite":
         return SqliteEngine
-    published: PublishedBoard = request.getfixturevalue("published_board")
-    return published.publish
+    published: PublishedBoards = request.getfixturevalue("published_boards")
+    return published.open_engine
+
+
+@pytest.fixture
+def engine_name() -> str:
+    """Name what a test's pages ask across runs; where they cross runs, `both_engines` stands in its place."""
+    return "sqlite"
+
+
+@pytest.fixture
+def address_of(
+    engine_name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], str]:
+    """Return what `--db` is for a board: its file, or its folder, with what it has at that moment in ClickHouse."""
+    if engine_name == "sqlite":
+        return str
+    published: PublishedBoards = request.getfixturevalue("published_boards")
+    monkeypatch.setattr(stores, "_share_clients", lambda address, _process_id: published.lend(Path(address.path)))
+    return lambda board: f"clickhouse://{board.parent}"
+
+
+@pytest.fixture
+def db(database: Path, address_of: Callable[[Path], str]) -> str:
+    """Return what `--db` is for the test's own board."""
+    return address_of(database)
 
 
 @pytest.fixture(scope="session")
@@ -69,19 +95,25 @@ def shared_app() -> Flask:
 
 
 @pytest.fixture
-def client(database: Path, shared_app: Flask) -> FlaskClient:
-    return _over(shared_app, database)
+def open_client(address_of: Callable[[Path], str], shared_app: Flask) -> OpenClient:
+    """Open pages over a board."""
+
+    def open_over(board: Path) -> FlaskClient:
+        shared_app.config["COMPILEBOARD"] = Settings(db=address_of(board))
+        return shared_app.test_client()
+
+    return open_over
 
 
-def _over(app: Flask, database: Path) -> FlaskClient:
-    app.config["COMPILEBOARD"] = Settings(db=str(database))
-    return app.test_client()
+@pytest.fixture
+def client(database: Path, open_client: OpenClient) -> FlaskClient:
+    return open_client(database)
 
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Record torch's own logs once; tests only read it."""
-    path = tmp_path_factory.mktemp("recorded") / "recorded.db"
+    path = tmp_path_factory.mktemp("recorded") / BOARD
     assert make_db([str(path)]) == 0
     return path
 
@@ -89,14 +121,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def broad(tmp_path_factory: pytest.TempPathFactory, recorded: Path) -> Path:
     """Make a board with all that statements across runs can meet once; tests only read it."""
-    path = tmp_path_factory.mktemp("broad") / "board.db"
+    path = tmp_path_factory.mktemp("broad") / BOARD
     make_broad_board(path, recorded)
     return path
 
 
 @pytest.fixture
-def recorded_client(recorded: Path, shared_app: Flask) -> FlaskClient:
-    return _over(shared_app, recorded)
+def recorded_client(recorded: Path, open_client: OpenClient) -> FlaskClient:
+    return open_client(recorded)
 
 
 @pytest.fixture
@@ -108,14 +140,14 @@ def recorded_reader(recorded: Path) -> Iterator[sqlite3.Connection]:
 @pytest.fixture(scope="session")
 def explored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Import whole trace logs once, with graphs, code, guards and phases; tests only read it."""
-    path = tmp_path_factory.mktemp("explored") / "explored.db"
+    path = tmp_path_factory.mktemp("explored") / BOARD
     explore(path)
     return path
 
 
 @pytest.fixture
-def explored_client(explored: Path, shared_app: Flask) -> FlaskClient:
-    return _over(shared_app, explored)
+def explored_client(explored: Path, open_client: OpenClient) -> FlaskClient:
+    return open_client(explored)
 
 
 @pytest.fixture

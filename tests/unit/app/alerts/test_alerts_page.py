@@ -18,6 +18,7 @@ from compileboard.app.settings import Settings
 from compileboard.collectors.store.dashboard.deliveries import start_rule
 from tests.unit.app.alerts.receiver import receive_http
 from tests.unit.app.benched import bench_suite
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.hostile import BAD
 from tests.unit.app.series_changes import keep, keep_one_of_each, make_change
 
@@ -94,6 +95,7 @@ def environ(url: str) -> dict[str, str]:
     return {"TEAM_HOOK": url, "TEAM_SECRET": "s3"}
 
 
+@on_both_engines
 def test_the_feed_has_confirmed_incidents_that_are_worse(client: FlaskClient, store: sqlite3.Connection) -> None:
     keep_one_of_each(store)
     answer = client.get("/incidents.atom?direction=worse&suite=bench_models")
@@ -139,6 +141,7 @@ def test_the_feed_says_that_it_has_no_other_states(client: FlaskClient) -> None:
     assert client.get("/incidents.atom?cursor=x").status_code == 400
 
 
+@on_both_engines
 def test_the_feed_answers_304_to_who_has_it(client: FlaskClient, store: sqlite3.Connection) -> None:
     keep(store, make_change())
     first = client.get("/incidents.atom")
@@ -154,6 +157,7 @@ def test_hostile_text_is_text_in_the_feed(client: FlaskClient, store: sqlite3.Co
     assert "<img src=x onerror=alert(1)>" in ElementTree.fromstring(body).findtext(f"{A}entry/{A}title", "")
 
 
+@on_both_engines
 def test_the_incidents_page_leads_to_feed_and_alerts(client: FlaskClient) -> None:
     text = client.get("/incidents").get_data(as_text=True)
     assert '<link rel="alternate" type="application/atom+xml" title="Incidents" href="/incidents.atom">' in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app import create_app
 from compileboard.app.api.operations import OPERATIONS
 from compileboard.app.queries.run import recompiles
 from compileboard.app.queries.run import run as run_pages
-from compileboard.app.settings import Settings
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.baselines import save_baseline
+from compileboard.collectors.store.sealed.address import BOARD
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.benched import BREAK_ID, CAUSE_ID, bench_suite
 from tests.unit.app.benched import RUNS as BENCH_RUNS
 from tests.unit.app.deleted import delete_and_audit
+from tests.unit.app.engines.published import OpenClient
 from tests.unit.app.explored import LOGS as WHOLE_LOGS
 from tests.unit.app.explored import explore
 from tests.unit.app.recorded import RUN, record_run
@@ -43,9 +43,20 @@ SORTS = [
 ]
 
 
+def over_engines(calls: Iterable[tuple[str, ...]]) -> list[Any]:
+    """Add the engine to calls of lists: a list of one run reads no other, so it is over a file alone."""
+    engines = {"sqlite": (), "clickhouse": (pytest.mark.clickhouse,)}
+    return [
+        pytest.param(*call, name, marks=marks)
+        for call in calls
+        for name, marks in engines.items()
+        if name == "sqlite" or "<run_id>" not in call[0]
+    ]
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("store") / "runs.db"
+    path = tmp_path_factory.mktemp("store") / BOARD
     make_db([str(path), *(str(DATA / "trace" / f"{name}.log.xz") for name in LOGS)])
     with closing(open_writer(path)) as connection:
         record_run(connection)
@@ -63,9 +74,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def client(recorded: Path) -> FlaskClient:
-    return create_app(Settings(db=str(recorded))).test_client()
+@pytest.fixture
+def client(recorded: Path, open_client: OpenClient) -> FlaskClient:
+    return open_client(recorded)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +108,8 @@ def list_paths(client: FlaskClient, path: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path", [operation.path for operation in LISTS if operation.path not in ("/imports", "/matrix")]
+    ("path", "engine_name"),
+    over_engines((operation.path,) for operation in LISTS if operation.path not in ("/imports", "/matrix")),
 )  # imports are of this server, not the database; a page of the matrix is a tree of some models
 def test_pages_of_any_size_have_every_row_once(client: FlaskClient, path: str) -> None:
     seen = 0
@@ -125,7 +137,7 @@ def test_pages_of_the_matrix_have_every_model_once(client: FlaskClient) -> None:
     assert models[0] == models[1] == models[2] and len(set(models[0])) == len(models[0]) > 7
 
 
-@pytest.mark.parametrize(("path", "sort"), SORTS)
+@pytest.mark.parametrize(("path", "sort", "engine_name"), over_engines(SORTS))
 def test_pages_of_every_order_have_every_row_once(client: FlaskClient, path: str, sort: str) -> None:
     for address in list_paths(client, path):
         whole = read_all(client, address, limit=1000, sort=sort)

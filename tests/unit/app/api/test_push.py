@@ -36,6 +36,11 @@ WITH_TEXT = StreamBytes.of([*START, ArtifactSeen("p", 9, 7, name="graph", state=
 (DIGEST,) = WITH_TEXT.texts
 
 
+@pytest.fixture
+def engine_name() -> str:
+    return "sqlite"  # what boxes push goes to the board
+
+
 def patch(client: FlaskClient, plain: bytes, offset: int = 0, path: str = PATH, **headers: str) -> TestResponse:
     return client.patch(path, data=plain, headers={**headers_of(offset, plain), **headers})
 

@@ -25,6 +25,7 @@ from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.benched import ACCURACY, add_results, measure
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.seed import START_US
 
 DATA = Path(__file__).parents[3] / "data" / "checks"
@@ -338,6 +339,7 @@ def test_the_api_gives_the_same_verdicts(
         *("A&environment=foo", "A&dynamic=maybe", "A&dynamic=yes", "A&batch_size=x", "A&model=typo", "A&mode=training"),
     ],
 )
+@on_both_engines
 def test_the_api_says_what_cannot_be_compared(store: sqlite3.Connection, client: FlaskClient, what: str) -> None:
     _record(store, "A")
     answer = client.get(f"/api/v1/check?run=A&baseline={what}")
@@ -345,6 +347,7 @@ def test_the_api_says_what_cannot_be_compared(store: sqlite3.Connection, client:
     assert "--" not in answer.json["error"], "flags are the command line's"  # type: ignore[index]
 
 
+@on_both_engines
 def test_the_api_chooses_results(store: sqlite3.Connection, client: FlaskClient) -> None:
     _record(store, "A")
     add_results(store, "B", measure(), measure(dynamic=True, task="d", values={"speedup": 0.5}))

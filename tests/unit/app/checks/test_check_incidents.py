@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from compileboard.app.cli.main import main
 from compileboard.collectors.store.dashboard.incidents import save_comment
 from tests.unit.app.benched import RUNS, bench_suite
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.series_changes import keep, make_change
 
 Say = pytest.CaptureFixture[str]
@@ -86,6 +87,7 @@ def test_where_nobody_has_looked_it_cannot_be_decided(database: Path, store: sql
     assert "`compileboard incidents update` does it" in capsys.readouterr().err
 
 
+@on_both_engines
 def test_the_api_says_the_same(client: FlaskClient, store: sqlite3.Connection) -> None:
     bench_suite(store)
     keep(store, make_change())

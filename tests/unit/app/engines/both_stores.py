@@ -20,6 +20,7 @@ from compileboard.app.incidents.update import update_incidents
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.sealed.sealing import QUIET_US, list_sealable, seal_run
+from compileboard.collectors.store.search_index import index_run
 from tests.unit.app.queries.broad_board import NOW_US
 from tests.unit.app.repros import capture_repros
 from tests.unit.app.series_changes import keep_one_of_each
@@ -57,6 +58,8 @@ def make_single_file(path: Path, broad: Path) -> None:
     with closing(open_writer(path)) as writer:
         keep_one_of_each(writer)
         capture_repros(writer)
+        for row in writer.execute("select id from runs order by started_us, id").fetchall():
+            index_run(writer, row["id"])
     update_incidents(path)
 
 

@@ -34,7 +34,9 @@ def empty_database(client: Client) -> None:
     sql = """
     select name
     from system.tables
-    where database = currentDatabase() and engine like '%MergeTree' and total_rows != 0
+    where database = currentDatabase()
+      and engine like '%MergeTree'
+      and total_rows > 0
     """
     for (name,) in client.query(sql).result_rows:
         client.command(f"truncate table {name}")

@@ -25,7 +25,7 @@ from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.connection import open_reader
-from tests.unit.app.engines.published import PublishedBoard
+from tests.unit.app.engines.published import PublishedBoard, PublishedBoards
 from tests.unit.app.queries.broad_board import DAY_US, ODD_TEXTS, BroadBoard
 from tests.unit.app.queries.fleet_calls import CALLS, NOT_COMPARED, list_functions
 from tests.unit.app.seed import add_run
@@ -122,14 +122,14 @@ _numbers = st.integers(0, 3) | st.integers(0, 2**50)
 @given(st.lists(st.tuples(_texts, st.none() | _texts, st.none() | _texts, _numbers, _numbers), min_size=1, max_size=6))
 def test_any_runs_are_listed_alike(
     store: sqlite3.Connection,
-    published_board: PublishedBoard,
+    published_boards: PublishedBoards,
     drawn: list[tuple[str, str | None, str | None, int, int]],
 ) -> None:
     store.execute("delete from runs")
     for number, (name, suite, branch, started_us, count) in enumerate(drawn):
         words = {"name": name, "suite": suite, "git_branch": branch, "host": branch, "started_us": started_us}
         add_run(store, f"R{number}", **words, totals={"compile_count": count, "compile_us": started_us})
-    engine = published_board.publish(store)
+    engine = published_boards.open_engine(store)
     calls: list[tuple[Callable[..., Any], dict[str, Any]]] = [
         (runs.list_runs, {"sort": "compiles.asc"}),
         (runs.list_choices, {}),

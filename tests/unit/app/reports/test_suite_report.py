@@ -33,6 +33,7 @@ from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES as TABLES
 from compileboard.app.web.run.shell import REPORTS
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.seed import START_US
 from tests.unit.app.series_changes import keep, make_change
 
@@ -243,6 +244,7 @@ def test_incidents_of_the_period_are_in_it(store: sqlite3.Connection) -> None:
 
 
 @pytest.mark.usefixtures("suite")
+@on_both_engines
 def test_the_trends_page_offers_the_report_of_what_it_draws(client: FlaskClient) -> None:
     page = client.get(f"/trends?suite={SUITE}&last=2&branch=main").text
     addresses = [html.unescape(match) for match in re.findall(r'href="(/trends/report[^"]*)"', page)]

@@ -148,7 +148,7 @@ def test_a_read_only_disk_is_served(database: Path, tmp_path: Path, is_open: boo
         record_run(writer)
         if not is_open:
             writer.execute("pragma wal_checkpoint(truncate)")
-        for path in tmp_path.glob("compileboard.db*"):
+        for path in tmp_path.glob(f"{database.name}*"):
             if path.is_file() and (is_open or path == database):
                 shutil.copy(path, disk)
     script = f'mount --bind {disk} {disk} && mount -o remount,bind,ro {disk} && cd {ROOT} && "$@"'

@@ -21,7 +21,9 @@ from compileboard.app.notebook.board import Board
 from compileboard.app.queries.dashboard.incidents import load_incidents
 from compileboard.app.queries.dashboard.series_changes import load_changes
 from compileboard.app.queries.newest import RecorderClock
+from compileboard.app.screens.fleet import search
 from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.search_documents import KINDS
 from tests.unit.app.benched import RUNS
 from tests.unit.app.engines.both_stores import BothStores, make_both, make_single_file
 from tests.unit.app.engines.databases import open_database
@@ -31,7 +33,7 @@ from tests.unit.app.repros import COMPILE_REPRO
 
 pytestmark = pytest.mark.clickhouse
 
-# Of the server, or of words alone: nothing of it crosses runs. Search looks into the board and some of the files.
+# Of the server, or of words alone: nothing of it crosses runs. Search has a test of its own.
 NOT_ACROSS = re.compile(
     r"/(static|login|imports|search|healthz|readyz|metrics)\b|.*/findings|/api/v1/(imports.*|search|openapi.json)?$"
 )
@@ -98,6 +100,32 @@ def test_every_address_across_runs_gives_the_same(
             assert answer.status_code == expected.status_code, page
             assert both.clean(answer) == both.clean(expected), page
     assert across - visited == set(), "no page of these was compared"
+
+
+def find_texts(client: FlaskClient, words: str) -> dict[str, tuple[int, list[str]]]:
+    """Return how many texts of each kind are counted, and all that are listed."""
+    found: dict[str, tuple[int, list[str]]] = {}
+    for kind in KINDS:
+        cursor, hits = "", []
+        while cursor is not None:
+            answer = client.get(f"/api/v1/search?q={words}&kind={kind}&limit=100{cursor}").json["data"]
+            assert (answer["unsearched_run_count"], answer["pending_run_count"]) == (0, 0)
+            groups = {group["kind"]: group for group in answer["groups"]}
+            hits += [repr(hit) for hit in groups.get(kind, {"hits": []})["hits"]]
+            cursor = f"&cursor={groups[kind]['next']}" if groups.get(kind, {}).get("next") else None
+        found |= {kind: (groups[kind]["count"], sorted(hits))} if hits else {}
+    return found
+
+
+@pytest.mark.parametrize("words", ["torch", "forward", "size+mismatch", "forward+-torch", "relu"])
+def test_search_finds_the_same(
+    clients: tuple[FlaskClient, FlaskClient], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it looks into every file. Their order is another: what is on the board comes first."""
+    monkeypatch.setattr(search, "MOST_FILES", 1_000)
+    monkeypatch.setattr(search, "MOST_S", 60)
+    expected, found = (find_texts(client, words) for client in clients)
+    assert found == expected and found
 
 
 def test_some_runs_are_sealed_and_others_are_not(both: BothStores) -> None:

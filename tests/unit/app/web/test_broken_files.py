@@ -45,7 +45,7 @@ def test_a_damaged_file_is_said_in_plain_words(
         del damaged[chance.randrange(200, len(damaged)) :]
     if kind == "zeros":
         damaged[8192:81920] = bytes(73728)
-    for beside in database.parent.glob("compileboard.db-*"):
+    for beside in database.parent.glob(f"{database.name}-*"):
         beside.unlink()
     database.write_bytes(damaged)
     client = create_app(Settings(db=str(database))).test_client()

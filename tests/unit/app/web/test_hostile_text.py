@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import pytest
 from flask.testing import FlaskClient
 
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.hostile import BAD, BREAK_ID, CAUSE_ID, FORMULA, REPRO_ID, RUN, record_hostile_run
 
 TABS = ("", "compiles", "breaks", "breaks&view=each", "recompiles", "failures", "caches", "environment", "processes")
@@ -59,6 +60,7 @@ def run(store: sqlite3.Connection) -> None:
 
 
 @pytest.mark.parametrize("address", PAGES)
+@on_both_engines
 def test_a_page_shows_hostile_text_as_text(client: FlaskClient, address: str) -> None:
     page = client.get(address).text
     seen = _Seen(page)
@@ -89,6 +91,7 @@ def test_the_api_gives_hostile_text_back_whole(client: FlaskClient, part: str) -
 
 
 @pytest.mark.parametrize("address", ["/api/v1/runs", "/api/v1/graph_breaks", "/api/v1/recompiles", "/api/v1/repros"])
+@on_both_engines
 def test_the_api_across_runs_gives_hostile_text_back_whole(client: FlaskClient, address: str) -> None:
     assert BAD in _texts(client.get(address).get_json())
 

@@ -24,6 +24,7 @@ from compileboard.app.web.metrics import MetricFamily, Sample, format_metrics
 from compileboard.app.web.request_counts import RequestCounts
 from compileboard.collectors.store.maintenance.leases import FOLLOW, take_lease
 from tests.unit.app.benched import bench_suite
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.recorded import record_run
 
 Labels = tuple[tuple[str, str], ...]
@@ -37,6 +38,7 @@ def read_samples(text: str) -> dict[str, dict[Labels, float]]:
     return samples
 
 
+@on_both_engines
 def test_prometheus_reads_every_metric(client: FlaskClient, store: sqlite3.Connection) -> None:
     record_run(store)
     bench_suite(store)
@@ -75,6 +77,7 @@ def test_any_text_of_a_label_and_any_number_arrive_as_they_are(text: str, value:
     assert read_samples(format_metrics([family])) == {"compileboard_x": {(("name", text),): value}}
 
 
+@on_both_engines
 def test_models_with_metrics_are_bounded(
     client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.app.benched import BREAK_ID, CAUSE_ID, FUNCTION_ID, RUNS, bench_suite
+from tests.unit.app.engines.published import on_both_engines
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +45,7 @@ def old_numbers(store: sqlite3.Connection) -> None:
         ("/graph_breaks/12?_external=1&_scheme=ftp", f"/graph_breaks/{BREAK_ID}?_external=1&_scheme=ftp"),
     ],
 )
+@on_both_engines
 def test_an_address_of_before_leads_to_the_new_one(client: FlaskClient, old: str, new: str) -> None:
     answer = client.get(old)
     assert (answer.status_code, answer.headers["Location"]) == (301, new)

@@ -28,6 +28,7 @@ from compileboard.collectors.store.ingest.repros import repro_id
 from compileboard.collectors.store.repros import ReproResult, save_result
 from compileboard.collectors.store.search_index import index_run
 from tests.unit.app.benched import RUNS, bench_suite
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.repros import (
     ACCURACY_REPRO,
     COMPILE_REPRO,
@@ -43,6 +44,11 @@ from tests.unit.app.repros import (
     capture_repros,
 )
 from tests.unit.app.series_changes import keep_one_of_each
+
+
+@pytest.fixture
+def engine_name() -> str:
+    return "sqlite"  # repros do not cross runs: they are on the board
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +179,7 @@ def test_a_static_site_has_repros_unless_it_has_no_source(database: Path, tmp_pa
         assert any(ACCURACY_REPRO in page for page in pages) == (name == "with")
 
 
+@on_both_engines
 def test_a_model_and_an_incident_lead_to_their_runs_repros(client: FlaskClient, store: sqlite3.Connection) -> None:
     bench_suite(store)
     keep_one_of_each(store)

@@ -33,7 +33,7 @@ def runs(store: sqlite3.Connection) -> None:
     for number, run in enumerate(RUNS):
         totals = {"compile_count": number % 3, "recompile_count": 4 - number, "compile_us": number * 10}
         add_run(store, f"R{number}", started_us=START_US + number * DAY_US, totals=totals, **run)
-    annotate(store, "R2", title="My Baseline", note="keep: see ticket 7")
+    annotate(store, "R2", title="My Baseline", note="keep: see ticket 7", now_us=START_US)
 
 
 def _shown(client: FlaskClient, query: str = "") -> list[str]:
@@ -86,8 +86,8 @@ def test_each_filter_lets_its_runs_through(client: FlaskClient, query: str, show
 def test_pages_visit_every_run_once_in_order(
     open_engine: OpenEngine, reader: sqlite3.Connection, store: sqlite3.Connection, order: str, way: str, limit: int
 ) -> None:
-    annotate(store, "R1", pinned=True)
-    annotate(store, "R3", pinned=True)
+    annotate(store, "R1", pinned=True, now_us=START_US)
+    annotate(store, "R3", pinned=True, now_us=START_US)
     whole = [run.id for run in list_runs(open_engine(reader), sort=order + way, limit=50).rows]
     assert set(whole[:2]) == {"R1", "R3"}
     assert sorted(whole) == ["R0", "R1", "R2", "R3", "R4"]

@@ -14,7 +14,7 @@ from compileboard.app.queries.sides import near_sql
 from compileboard.collectors.cli.listing import list_text
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.dashboard.trials import Trial, save_trial
-from tests.unit.app.engines.published import OpenEngine
+from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run, insert
 
 HOUR_US = 3_600_000_000
@@ -53,6 +53,7 @@ def test_trends_and_incidents_have_no_trials(open_engine: OpenEngine, store):
     assert [name.model for name in list_series_names(engine)] == ["train"]
 
 
+@on_both_engines
 def test_the_overview_has_no_trials(client: FlaskClient):
     page = client.get("/").text
     assert 'href="/runs/R2"' in page and "/runs/T" not in page
@@ -69,6 +70,7 @@ def test_a_side_of_a_trial_says_whose_it_is(client: FlaskClient):
     assert "Trial of" not in client.get("/runs/R2").text
 
 
+@on_both_engines
 def test_runs_affected_by_a_break_mark_trials(client: FlaskClient, store: sqlite3.Connection):
     insert(store, "distinct_breaks", id=1, fingerprint="f", reason="a break", hints="[]")
     for run_id in ("R2", "T1"):
@@ -80,6 +82,7 @@ def test_runs_affected_by_a_break_mark_trials(client: FlaskClient, store: sqlite
     assert [run["source"] for run in answer] == ["trial", "live"]
 
 
+@on_both_engines
 def test_lists_tell_a_trial_from_a_run(client: FlaskClient, store):
     assert client.get("/runs").text.count('not in trends and incidents">trial') == 2
     database = store.execute("pragma database_list").fetchone()["file"]
