@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from compileboard.collectors.store.connection import open_reader
 from tests.tools.observed import SEARCHED
+from tests.tools.serving import serving
 
 TESTS = """
 import pytest
