@@ -63,8 +63,8 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
 def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **values: Any) -> int:
     """Send runs to a server: what waits on this machine, a database's, or what `import` reads.
 
-    Runs that the server has are skipped. What waits takes the --token-file that is given; --server chooses what
-    waits for it, and with --run it is where those runs go now.
+    Of runs that the server has, what it lacks is sent. What waits takes the --token-file that is given; --server
+    chooses what waits for it, and with --run it is where those runs go now.
     """
     from compileboard.collectors.pipeline.recover_spools import pick_up_spools
     from compileboard.collectors.push.outbox import list_waiting, outbox_root
