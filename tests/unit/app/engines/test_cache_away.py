@@ -58,10 +58,10 @@ def test_a_temporary_folder_stands_in_for_the_cache(board: Path, kind: str) -> N
     disk = board.parent
     mount = f"mount --bind {disk} {disk}; mount -o remount,bind,ro {disk}"
     if kind == "full":
-        kept = shutil.copytree(disk, disk.parent / "kept")
-        size = sum(path.stat().st_size + 8192 for path in kept.rglob("*"))
+        original = shutil.copytree(disk, disk.parent / "kept")
+        size = sum(path.stat().st_size + 8192 for path in original.rglob("*"))
         fill = f"dd if=/dev/zero of={disk}/fill bs=4k 2>/dev/null || true"
-        mount = f"mount -t tmpfs -o size={size} tmpfs {disk}; cp -r {kept}/. {disk}; {fill}"
+        mount = f"mount -t tmpfs -o size={size} tmpfs {disk}; cp -r {original}/. {disk}; {fill}"
     done = read_pages(board, mount)
     assert done.stdout.split() == ["200"] * 4, done.stderr
     (warning,) = done.stderr.splitlines()
