@@ -7,6 +7,8 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.fleet.series import list_run_points
 from compileboard.collectors.store import connection as connect
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.pages import list_benched, list_explored, list_pages
@@ -74,6 +76,14 @@ def test_page_across_runs_reads_an_index(
     assert recorded_client.get(page).status_code == 200
     plans = [list(recorded_reader.execute(f"explain query plan {sql}")) for sql in ran if "from runs" in sql]
     assert any(f"INDEX {index}" in step["detail"] for plan in plans for step in plan), plans
+
+
+def test_the_runs_of_an_incident_are_read_by_their_name(recorded_reader: sqlite3.Connection) -> None:
+    ran: list[str] = []
+    recorded_reader.set_trace_callback(ran.append)
+    list(list_run_points(SqliteEngine(recorded_reader), ["train"]))
+    plan = [step["detail"] for step in recorded_reader.execute(f"explain query plan {ran[0]}")]
+    assert any("runs_name (name=?)" in detail for detail in plan), plan
 
 
 def test_runs_of_one_page_are_not_counted_again(recorded_client: FlaskClient, ran: list[str]) -> None:
