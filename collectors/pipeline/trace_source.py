@@ -93,7 +93,8 @@ class TraceSource:
                 self.last_us = captured.time_us
                 if captured.logged is not None and captured.logged.state == "kept":
                     text_bytes += captured.logged.size_bytes or 0
-                part_count += sum(_count_parts(event) for event in made)
+                for event in made:
+                    part_count += _count_parts(event)
                 if len(events) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES or part_count >= BATCH_PARTS:
                     yield self._batch(events, captured.sequence + 1)
                     events, text_bytes, part_count = [], 0, 0
