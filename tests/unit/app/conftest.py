@@ -11,13 +11,18 @@ from flask.testing import FlaskClient
 
 from compileboard.app import create_app
 from compileboard.app.engines import store as stores
-from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.sealed.address import BOARD
 from tests.tools.make_db import main as make_db
-from tests.unit.app.engines.published import BOTH_ENGINES, OpenClient, OpenEngine, PublishedBoards
+from tests.unit.app.engines.published import (
+    BOTH_ENGINES,
+    OpenClient,
+    OpenEngine,
+    PublishedBoards,
+    choose_engine,
+)
 from tests.unit.app.explored import explore
 from tests.unit.app.queries.broad_board import make_broad_board
 
@@ -58,10 +63,7 @@ def published_boards(chdb_folder: Path) -> PublishedBoards:
 @pytest.fixture(params=BOTH_ENGINES)
 def open_engine(request: pytest.FixtureRequest) -> OpenEngine:
     """Open the tables across runs of a board, as it is at that moment, on each engine."""
-    if request.param == "sqlite":
-        return SqliteEngine
-    published: PublishedBoards = request.getfixturevalue("published_boards")
-    return published.open_engine
+    return choose_engine(request, request.param)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from compileboard.app.engines.clickhouse import ClickHouseEngine
 from compileboard.app.engines.client import Clients
 from compileboard.app.engines.publication.passes import Publisher
 from compileboard.app.engines.publication.snapshot import ROLLUPS, THINGS
-from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.sealed.address import BOARD
 from tests.unit.app.engines.databases import empty_database, open_database
@@ -43,6 +43,20 @@ def both_engines(request: pytest.FixtureRequest) -> str:
     """Let pages be over a file, and again over a folder: imported as `engine_name` where pages cross runs."""
     name: str = request.param
     return name
+
+
+@pytest.fixture
+def open_same_engine(request: pytest.FixtureRequest, engine_name: str) -> OpenEngine:
+    """Open the tables across runs on the engine that the test's pages ask: imported as `open_engine`."""
+    return choose_engine(request, engine_name)
+
+
+def choose_engine(request: pytest.FixtureRequest, name: str) -> OpenEngine:
+    """Return what opens the tables across runs of a board, as it is at that moment, on one of both engines."""
+    if name == "sqlite":
+        return SqliteEngine
+    published: PublishedBoards = request.getfixturevalue("published_boards")
+    return published.open_engine
 
 
 def open_clients(folder: Path) -> Clients:

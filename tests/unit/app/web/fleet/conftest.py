@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tests.unit.app.engines.published import both_engines as engine_name
+from tests.unit.app.engines.published import open_same_engine as open_engine
 
-__all__ = ["engine_name"]
+__all__ = ["engine_name", "open_engine"]
