@@ -41,10 +41,23 @@ def targets() -> dict[str, list[tuple[list[Record], int]]]:
     return records_by_kind
 
 
-def losses(logs: OddLogs, records: list[Record], position: int, odd: bytes) -> tuple[dict[str, int], int]:
+@cache
+def load_whole(logs: OddLogs, kind: str, which: int) -> dict[str, list[int]]:
+    """Load a record that is not odd, with those around it; return which of these are in which table."""
+    records, position = targets()[kind][which]
+    before, after = surrounding_bytes(records, position)
+    return logs.load(before, records[position].write(), after)[1]
+
+
+def surrounding_bytes(records: list[Record], position: int) -> tuple[bytes, bytes]:
+    before, after = surroundings(records, position)
+    return b"".join(line.write() for line in before), b"".join(line.write() for line in after)
+
+
+def losses(logs: OddLogs, kind: str, which: int, odd: bytes) -> tuple[dict[str, int], int]:
     """Count the records around an odd one that are missing, and the rejects."""
-    before, after = (b"".join(line.write() for line in part) for part in surroundings(records, position))
-    _done, whole = logs.load(before, records[position].write(), after)
+    before, after = surrounding_bytes(*targets()[kind][which])
+    whole = load_whole(logs, kind, which)
     done, loaded = logs.load(before, odd, after)
     return {table: len(set(whole[table]) - set(loaded[table])) for table in TABLES}, done.rejects.count("bad_field")
 
@@ -54,7 +67,7 @@ def losses(logs: OddLogs, records: list[Record], position: int, odd: bytes) -> t
 def test_an_odd_metric_is_null_kept_aside_and_counted(logs: OddLogs, field: str, value: str) -> None:
     records, position = targets()[METRICS][3]
     odd = records[position].marked(("header", METRICS, field)).write(ODD_VALUES[value])
-    lost, rejected = losses(logs, records, position, odd)
+    lost, rejected = losses(logs, METRICS, 3, odd)
     assert set(lost.values()) == {0}
     bodies = [json.loads(unpack(row[0])) for row in rows(logs.database, "select body from events")]
     odd_ones = [body["metrics"] for body in bodies if field in body.get("metrics", {}).get("odd_values", {})]
@@ -74,10 +87,11 @@ JSON = st.recursive(
 def test_any_value_in_any_field_costs_at_most_its_record(
     logs: OddLogs, kind: str, which: int, field: int, value: object
 ) -> None:
-    records, position = targets()[kind][which % len(targets()[kind])]
+    which %= len(targets()[kind])
+    records, position = targets()[kind][which]
     places = list(records[position].places())
     odd = records[position].marked(places[field % len(places)]).write(json.dumps(value))
-    lost, _rejected = losses(logs, records, position, odd)
+    lost, _rejected = losses(logs, kind, which, odd)
     assert lost.pop("spans") <= 1 and set(lost.values()) == {0}
 
 

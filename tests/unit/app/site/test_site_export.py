@@ -8,6 +8,7 @@ import posixpath
 import re
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +18,7 @@ from flask.testing import FlaskClient
 from compileboard.app.cli.main import main
 from compileboard.app.site import crawl
 from compileboard.app.site.folder import MARKER
-from compileboard.collectors.store.connection import checkpoint
+from compileboard.collectors.store.connection import checkpoint, open_writer
 from tests.unit.app.hostile import BAD, record_hostile_run
 from tests.unit.app.hostile import RUN as HOSTILE
 from tests.unit.app.recorded import MARKUP, RUN, record_run
@@ -34,12 +35,27 @@ def site(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def export(store: sqlite3.Connection, database: Path, tmp_path: Path) -> Export:
+def _record(store: sqlite3.Connection) -> None:
     record_run(store)
     record_hostile_run(store)
     checkpoint(store)
+
+
+@pytest.fixture
+def export(store: sqlite3.Connection, database: Path, tmp_path: Path) -> Export:
+    _record(store)
     return lambda *more: main(["export", "--site", str(tmp_path / "site"), "--db", str(database), *more])
+
+
+@pytest.fixture(scope="module")
+def hostile_site(empty_database: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a copy of all that `export` has."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "compileboard.db").write_bytes(empty_database)
+    with closing(open_writer(folder / "compileboard.db")) as store:
+        _record(store)
+    assert main(["export", "--site", str(folder / "site"), "--db", str(folder / "compileboard.db")]) == 0
+    return folder / "site"
 
 
 def _pages(folder: Path) -> dict[str, str]:
@@ -96,18 +112,16 @@ def test_two_copies_of_one_database_have_the_same_names(export: Export, tmp_path
     assert names[0] == names[1]
 
 
-def test_hostile_text_stays_text(export: Export, tmp_path: Path) -> None:
-    assert export() == 0
-    assert _assert_links_lead_to_files(tmp_path / "site") > 100
-    text = (tmp_path / "site" / "runs" / HOSTILE / "index.html").read_text()
+def test_hostile_text_stays_text(hostile_site: Path) -> None:
+    assert _assert_links_lead_to_files(hostile_site) > 100
+    text = (hostile_site / "runs" / HOSTILE / "index.html").read_text()
     assert BAD[:30] in html.unescape(text)
-    assert not any("<img" in page or "alert(1)</script" in page for page in _pages(tmp_path / "site").values())
+    assert not any("<img" in page or "alert(1)</script" in page for page in _pages(hostile_site).values())
 
 
-def test_copy_without_source_has_no_line_of_it(export: Export, tmp_path: Path) -> None:
+def test_copy_without_source_has_no_line_of_it(hostile_site: Path, export: Export, tmp_path: Path) -> None:
     line = f"print('{MARKUP}')"
-    assert export() == 0
-    files = [path for path in (tmp_path / "site").rglob("*") if path.suffix in (".html", ".json")]
+    files = [path for path in hostile_site.rglob("*") if path.suffix in (".html", ".json")]
     assert any(line in html.unescape(file.read_text()) for file in files), "the recorded run has this line"
     assert export("--no-source") == 0
     files = [path for path in (tmp_path / "site").rglob("*") if path.suffix in (".html", ".json")]
