@@ -61,7 +61,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, subpro
     only = ["--only", f"path:{PLANTED}", "--timeout", "120"]
     both, judged = "^(Fine|Breaks|Leaves)$", "^(WrongAnswer|Unsteady)$"
     done = bench(workplace, *only, "--performance", "--accuracy", "-k", both, "--tag", "nightly")
-    rest = bench(workplace, *only, "--performance", "-x", f"{both}|{judged}|Hangs")
+    rest = bench(workplace, *only, "--performance", "-x", f"{both}|{judged}|Hangs|Marked")
     assert rest.returncode == 0, "one is skipped, which is no failure"
     wrong = bench(workplace, *only, "--accuracy", "-k", judged)
     assert "failed (fail_accuracy: wrong result): WrongAnswer (accuracy)" in wrong.stdout
@@ -167,7 +167,7 @@ def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
 
 def test_a_hang_is_a_timeout(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
-    done = bench(workplace, "--only", f"path:{PLANTED},model:Hangs", "--timeout", "6")
+    done = bench(workplace, "--only", f"path:{PLANTED},class:Hangs", "--timeout", "6")
     assert done.returncode == 1, "all that was asked for failed"
     (row,) = rows(workplace, "select status, reason, message from results")
     assert (row["status"], row["reason"]) == ("failed", "timeout")
