@@ -17,6 +17,7 @@ from compileboard.collectors.cli.main import main
 from tests.tools.observed import ROOT, Workplace
 
 PROGRAM = [sys.executable, "-c", "import sys; sys.stdout.write('ran\\n'); sys.stderr.write('theirs\\n'); sys.exit(7)"]
+SHORT = ["/bin/sh", "-c", "echo ran; echo theirs >&2; exit 7"]  # the same without an interpreter's start
 
 
 def ran(workplace: Workplace, *options: Any, command: list[Any] = PROGRAM, **rest: Any) -> list[str]:
@@ -207,7 +208,7 @@ def test_a_step_that_raises_is_one_line_and_the_program_runs(
         raise error(28, "boom")
 
     monkeypatch.setattr(step, fail)
-    assert main(["run", "--db", str(in_place.database), "--", *PROGRAM]) == 7
+    assert main(["run", "--db", str(in_place.database), "--", *SHORT]) == 7
     out, err = capfd.readouterr()
     assert (out, err.count("theirs"), "Traceback" in err) == ("ran\n", 1, False)
     assert all(line.startswith("compileboard: ") for line in err.splitlines() if line != "theirs")
