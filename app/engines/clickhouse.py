@@ -26,8 +26,8 @@ _MACROS = {
     "in": "in {}",
     "each": "(select arrayJoin({}) as value)",
     "rows": "(select * from {table}_rows where pub in {pubs})",
+    "stored": "{}_rows",
     "of": "{table}.pub = {of}.pub",  # numbers are joined in half the time of texts
-    "runs_of": "(select * from runs where pub in (select pub from {}_rows))",
 }
 _OF_NOTHING = {"in": "in []", "each": "(select null as value where 0)"}  # an empty sequence has no type
 _EMPTY = "empty"

@@ -28,6 +28,9 @@ SETTINGS: dict[str, Any] = {
     "distributed_product_mode": "global",  # on a cluster: what a join reads beside its first table is of all shards
     "select_sequential_consistency": 1,  # and what a majority of the servers has
     "enable_materialized_cte": 1,  # a common table expression that is `materialized` is computed once
+    # What is joined to is small: a table of hashes for each thread, and a filter of it, take longer than they save.
+    "join_algorithm": "hash",
+    "enable_join_runtime_filters": 0,
 }
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 120.0  # of silence, of a statement that has a limit of its own

@@ -83,7 +83,8 @@ from runs final
 array join mapKeys(tags) as key, mapValues(tags) as value;
 
 -- == roll-ups of runs: never changed, only added, and swept when no run names them ==
--- Granules are small: of one thing, or one series, a month has few rows.
+-- Granules are small: of one thing, or one series, a month has few rows. So are blocks: what is read of a column is a
+-- block at least, and 64 KiB are eight granules.
 
 create table if not exists run_breaks_rows (
   month UInt32,                       -- 202611: of the run's start
@@ -95,7 +96,8 @@ create table if not exists run_breaks_rows (
   compile_us Int64 codec(T64, ZSTD(1)),
   projection by_thing (select * order by distinct_id, pub)
 ) engine = MergeTree partition by month order by (pub, distinct_id)
-settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024;
+settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024,
+  min_compress_block_size = 8192, max_compress_block_size = 16384;
 
 create view if not exists run_breaks as
 select run_id, distinct_id, break_count, compile_us
@@ -113,7 +115,8 @@ create table if not exists run_causes_rows (
   compile_us Int64 codec(T64, ZSTD(1)),
   projection by_thing (select * order by cause_id, pub)
 ) engine = MergeTree partition by month order by (pub, cause_id)
-settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024;
+settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024,
+  min_compress_block_size = 8192, max_compress_block_size = 16384;
 
 create view if not exists run_causes as
 select run_id, cause_id, guard_failure_count, recompile_count, compile_us
@@ -133,7 +136,8 @@ create table if not exists run_functions_rows (
   compile_us Int64 codec(T64, ZSTD(1)),
   projection by_thing (select * order by function_id, pub)
 ) engine = MergeTree partition by month order by (pub, function_id)
-settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024;
+settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024,
+  min_compress_block_size = 8192, max_compress_block_size = 16384;
 
 create view if not exists run_functions as
 select
@@ -234,7 +238,8 @@ create table if not exists results_rows (
   quantized_eager_error Nullable(Float64),
   projection by_run (select * order by run_id, series_id, experiment)
 ) engine = MergeTree partition by month order by (series_id, experiment, time_us, pub)
-settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024;
+settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024,
+  min_compress_block_size = 8192, max_compress_block_size = 16384;
 
 create view if not exists results as
 select * except (month, pub)

@@ -12,8 +12,8 @@ write differently is a macro that the engine replaces:
     $words $a       likewise what people called it, `$a.title`
     $rows(table, of) a table of roll-ups, read for some runs alone: `of` is a common table expression with their `id`
                     and `pub`, or a sequence, `:run_ids`; the statement still joins them
-    $of(b, n)       joins such rows `b` to runs `n` that have `id` and `pub`
-    $runs_of(table) the runs, of which those without a row in a table of roll-ups may be left out, to be joined to it
+    $stored(table)  a table of roll-ups of all runs, those of runs that count no longer too: `$of` leaves them out
+    $of(b, n)       joins rows `b` of either to runs `n` that have `id` and `pub`
 
 In texts and comments nothing is replaced. Where correctness or speed needs it, a statement has a text for each
 `engine.dialect`: `models.LATEST_SQL`, `trends.RUNS_SQL`. `comparison`, `reason_events` and `repros` beside this module
@@ -46,8 +46,8 @@ _SQLITE = {
     "in": "in (select value from json_each(:{}))",
     "each": "json_each(:{})",
     "rows": "{table}",
+    "stored": "{0}",
     "of": "{table}.run_id = {0}.id",
-    "runs_of": "runs",
 }
 
 

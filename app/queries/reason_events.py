@@ -97,8 +97,8 @@ def benchmarks_sql(subject: AnySubject) -> str:
     """Write the statement for the newest runs with results that have a reason."""
     return f"""
 select b.run_id
-from {subject.run_table} as b
-join runs as r on r.id = b.run_id
+from $stored({subject.run_table}) as b
+join runs as r on $of(b, r)
 $totals
 where b.{subject.key} = :id
   and $t.result_count > 0

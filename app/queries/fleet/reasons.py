@@ -169,43 +169,32 @@ matching as materialized (
         return ThingCounts(self.run_table, self.key, self.counts)
 
     def list_months_sql(self, order: str, up: bool, after: bool, selected: Selection, only: str = "") -> str:
-        """Write the list's statement for one order as ClickHouse reads it: sums first, texts of one page after.
+        """Write the list's statement for one order as ClickHouse reads it: sums, without what does not depend on runs.
 
         `only` is a condition with {key}.
         """
         key, direction, sign = self.orders[order], "asc" if up else "desc", ">" if up else "<"
         behind = f"and (p.{key}, p.id) {sign} (:after_key, :after_id)" if after else ""
-        counts = ", ".join(f"p.{name} as {name}" for name in (*self.counts, "run_count"))
-        of_page = "{key} in (select function_id from things)"
-        limits = per_thing_sql(_FUNCTION_COUNTS, selected.runs, of_page) if self.has_limits else ""
         return f"""
-with {WANTED_PUBS}, {MONTHS}, {f"{self.matching}," if self.is_narrowed(selected) else ""}page as materialized (
-  select *
-  from ({per_thing_sql(self.sums, selected.runs, only)}) as p
-  where {"p.id in (select id from matching)" if self.is_narrowed(selected) else "1"}
-    {behind}
-  order by p.{key} {direction}, p.id {direction}
-  limit :limit
-), things as materialized (
-  select *
-  from {self.table}
-  where id in (select id from page)
-)
+with {WANTED_PUBS}, {MONTHS}{f", {self.matching}" if self.is_narrowed(selected) else ""}
 select
-  p.id as id, d.fingerprint, {self.columns}, f.name as function, f.file as file, {counts},
+  p.id as id, {", ".join(f"p.{name} as {name}" for name in self.counts)}, p.run_count as run_count,
   {recorded_us("p.compile_us", f"p.{self.count}")} as compile_us, p.first_us as first_us, p.last_us as last_us
-  {", coalesce(l.recompile_limit_count, 0) as limit_count" if self.has_limits else ""}
-from page as p
-join things as d on d.id = p.id
-left join (
-  select *
-  from functions
-  where id in (select function_id from things)
-) as f on f.id = d.function_id
-{f"left join ({limits}) as l on l.id = d.function_id" if self.has_limits else ""}
+from ({per_thing_sql(self.sums, selected.runs, only)}) as p
+where {"p.id in (select id from matching)" if self.is_narrowed(selected) else "1"}
+  {behind}
 order by p.{key} {direction}, p.id {direction}
 limit :limit
 """  # noqa: S608  own texts only
+
+    @staticmethod
+    def limits_months_sql(selected: Selection) -> str:
+        """Write the statement, for ClickHouse, for how many compiles of some functions reached the recompile limit."""
+        return f"""
+with {WANTED_PUBS}, {MONTHS}
+select id, recompile_limit_count
+from ({per_thing_sql(_FUNCTION_COUNTS, selected.runs, "{key} $in(:function_ids)")})
+"""  # noqa: S608
 
     @property
     def slots_sql(self) -> str:
@@ -244,7 +233,11 @@ limit 48
         return f"""
 select d.id, d.fingerprint, {self.columns}, f.name as function, f.file, d.function_id
 from {self.table} as d
-left join functions as f on f.id = d.function_id
+left join (
+  select *
+  from functions
+  where id in (select function_id from {self.table} where id $in(:ids))
+) as f on f.id = d.function_id
 where d.id $in(:ids)
 order by d.id
 limit 2000
@@ -404,7 +397,7 @@ select
   b.{self.count} as count, {recorded_us("b.compile_us", f"b.{self.count}")} as compile_us,
   coalesce($a.pinned, 0) as pinned
 from runs as r
-join {self.run_table} as b on b.run_id = r.id
+join $stored({self.run_table}) as b on $of(b, r)
 $totals
 $words
 where b.{self.key} = :id
@@ -489,8 +482,33 @@ def list_reasons(
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
     sql = subject.list_months_sql(order, direction == "asc", after is not None, selected)
-    rows = engine.rows(sql, values | bind_months(selected.runs))
-    return _make_page([subject.make_reason(name_ids(row, "id")) for row in rows], subject, order, limit)
+    return _make_page(_list_monthly(engine, subject, selected, sql, values), subject, order, limit)
+
+
+def _list_monthly(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Any, Any],
+    selected: Selection,
+    sql: str,
+    values: Mapping[str, Any],
+) -> list[Reason]:
+    """List reasons out of the sums of months; their texts are read by their ids, as numbers that an index takes."""
+    values = {**values, **bind_months(selected.runs)}
+    sums = [dict(zip(row.keys(), row)) for row in engine.rows(sql, values)]
+    details = {row["id"]: dict(row) for row in engine.rows(subject.details_sql, {"ids": [row["id"] for row in sums]})}
+    function_ids = sorted({row["function_id"] for row in details.values() if row["function_id"] is not None})
+    limits: dict[int, int] = {}
+    if subject.has_limits and function_ids:
+        limits_sql = subject.limits_months_sql(selected)
+        limits = {row[0]: row[1] for row in engine.rows(limits_sql, values | {"function_ids": function_ids})}
+    reasons = []
+    for row in sums:
+        row = details[row["id"]] | row
+        function_id = row.pop("function_id")
+        if subject.has_limits:
+            row["limit_count"] = limits.get(function_id, 0)
+        reasons.append(subject.make_reason(name_ids(row, "id")))
+    return reasons
 
 
 def _make_page(
@@ -609,12 +627,12 @@ def _trace_summed(
 
 def get_reason(engine: Engine, subject: ReasonSubject[Any, Reason, Any, Any], reason_id: int) -> Reason | None:
     """Return one reason over all runs, or None if no run has it."""
-    sql, values = subject.get_sql, {"id": reason_id}
+    values = {"id": reason_id}
     if engine.dialect == "clickhouse":
         every = subject.filter(runs=RunFilter())
         sql = subject.list_months_sql(subject.default_order, False, False, every, "{key} = :id")
-        values |= subject.bind(every) | bind_months(every.runs) | {"limit": 1}
-    row = get_row(engine, sql, values)
+        return next(iter(_list_monthly(engine, subject, every, sql, values | subject.bind(every) | {"limit": 1})), None)
+    row = get_row(engine, subject.get_sql, values)
     return subject.make_reason(name_ids(row, "id")) if row else None
 
 
@@ -646,11 +664,11 @@ def history_sql(run_table: str, key: str, count: str) -> str:
     return f"""
 with series as materialized (
   select distinct r.suite, r.name
-  from {run_table} as b
-  join runs as r on r.id = b.run_id
+  from $stored({run_table}) as b
+  join runs as r on $of(b, r)
   where b.{key} = :id
 ), newest as materialized (
-  select r.id as id, r.name as name, $a.title as title, r.started_us as started_us
+  select r.id as id, r.pub as pub, r.name as name, $a.title as title, r.started_us as started_us
   from series as s
   $join runs as r on r.suite $is s.suite and r.name = s.name and r.source <> 'trial'
   $words
@@ -659,7 +677,7 @@ with series as materialized (
 )
 select n.id as run_id, n.name, n.title, n.started_us, coalesce(b.{count}, 0) as count
 from newest as n
-left join {run_table} as b on b.run_id = n.id and b.{key} = :id
+left join $stored({run_table}) as b on $of(b, n) and b.{key} = :id
 order by n.started_us desc, n.id desc
 limit :newest
 """  # noqa: S608

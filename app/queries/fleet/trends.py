@@ -79,81 +79,97 @@ RUNS_SQL: Mapping[Dialect, str] = {
     "sqlite": _RUNS_SQL.format(driver_version=DRIVER_VERSION, triton_version=TRITON_VERSION),
     "clickhouse": _RUNS_SQL.format(driver_version="r.driver_version", triton_version="r.triton_version"),
 }
-_WANTED = """
-  (:suite is null or {0}.suite = :suite)
-  and (:mode is null or {0}.mode = :mode)
-  and (:dtype is null or {0}.dtype = :dtype)
-  and (:device is null or {0}.device = :device)
-  and (:hardware is null or {0}.hardware = :hardware)
-  and (:backend is null or {0}.backend = :backend)
-  and (:dynamic is null or {0}.dynamic = :dynamic)
-  and (:world_size is null or {0}.world_size = :world_size)
-  and (:branch is null or r.git_branch = :branch)
-  and (:run is null or r.id = :run)
-  and (:commit is null or substr(r.git_commit, 1, length(:commit)) = lower(:commit))
-  and (:torch is null or r.torch_version = :torch)
-  and (:since_us is null or r.started_us >= :since_us)
-  and (:until_us is null or r.started_us < :until_us)
-"""
-SUMMARIES_SQL = f"""
-select {", ".join(f"x.{name}" for name in (*SET, *NUMBERS))}, x.run_id, r.started_us
+_OF_SERIES = {
+    **{name: f"{{0}}.{name} = :{name}" for name in ("suite", "mode", "dtype", "device", "hardware", "backend")},
+    **{name: f"{{0}}.{name} = :{name}" for name in ("dynamic", "world_size")},
+}
+_OF_RUN = {
+    "branch": "r.git_branch = :branch",
+    "run": "r.id = :run",
+    "commit": "substr(r.git_commit, 1, length(:commit)) = lower(:commit)",
+    "torch": "r.torch_version = :torch",
+    "since_us": "r.started_us >= :since_us",
+    "until_us": "r.started_us < :until_us",
+}
+
+
+def _write_wanted(conditions: Mapping[str, str], given: Mapping[str, Any], alias: str = "") -> str:
+    """Write the conditions of what is given alone: the others take time to plan."""
+    wanted = (text.format(alias) for name, text in conditions.items() if given[name] is not None)
+    return "\n  and ".join(wanted) or "true"
+
+
+# In ClickHouse a summary has its run's start: whether its run counts is asked in half the time of a join.
+_SUMMARIES: Mapping[Dialect, str] = {
+    "sqlite": """
 from run_summaries as x
-join $runs_of(run_summaries) as r on r.id = x.run_id
-where x.definition = :definition
-  and {_WANTED.format("x")}
-order by r.started_us desc, r.id desc, {", ".join(f"x.{name}" for name in SET)}
-limit :limit
-"""  # noqa: S608
-COUNTS_SQL = f"""
-select x.measured_count, {", ".join(f"x.{name}" for name in SET)}
-from run_summaries as x
-join $runs_of(run_summaries) as r on r.id = x.run_id
-where x.definition = :definition
-  and {_WANTED.format("x")}
-order by r.started_us desc, r.id desc, {", ".join(f"x.{name}" for name in SET)}
-limit :limit
-"""  # noqa: S608
+join runs as r on r.id = x.run_id
+where {of_run}""",
+    "clickhouse": """
+from run_summaries_rows as x
+where x.pub in (select r.pub from runs as r where {of_run})""",
+}
+_PLACED: Mapping[Dialect, Mapping[str, str]] = {
+    "sqlite": {"started_us": "r.started_us", "run_id": "r.id"},
+    "clickhouse": {"started_us": "x.started_us", "run_id": "x.run_id"},
+}
+_SET = ", ".join(f"x.{name}" for name in SET)
+_NEWEST_FIRST = f"order by {{started_us}} desc, {{run_id}} desc, {_SET}"
+_SUMMARY = f"{', '.join(f'x.{name}' for name in (*SET, *NUMBERS))}, x.run_id, {{started_us}} as started_us"
+_COUNTS = f"x.measured_count, {_SET}"
+_MEASURED = len(SET) + NUMBERS.index("measured_count")
+_OF_DEFINITION = "x.definition = :definition"
 # The definition that asks for a time alone: by the others a run whose accuracy nobody checked has no speedup.
-TIMED_SQL = f"""
-select x.run_id
-from run_summaries as x
-join $runs_of(run_summaries) as r on r.id = x.run_id
-where x.definition = 'summarize_perf'
-  and (x.speedup_count > 0 or x.failed_count > 0)
-  and {_WANTED.format("x")}
-limit 100000
-"""  # noqa: S608
+_TIMED = "x.definition = 'summarize_perf' and (x.speedup_count > 0 or x.failed_count > 0)"
+_SETS = f"{_SET}, count(*) as run_count, max({{started_us}}) as newest_us, max(x.total_count) as model_count"
+_BY_SET = f"group by {_SET} order by newest_us desc, model_count desc, {_SET}"
+
+
+def _summaries_sql(engine: Engine, columns: str, condition: str, order: str, values: Mapping[str, Any]) -> str:
+    """Write a statement for the summaries of a filter's runs, with places for what their runs have, too."""
+    of_run, of_set = _write_wanted(_OF_RUN, values), _write_wanted(_OF_SERIES, values, "x")
+    return f"""
+select {columns}
+{_SUMMARIES[engine.dialect]}
+  and {condition}
+  and {of_set}
+{order}
+limit :limit
+""".format(of_run=of_run, **_PLACED[engine.dialect])
+
+
 # Reading a column takes as long as finding its row: what no line is drawn of is left out.
 _ALWAYS = frozenset({"id", "run_id", "status", "reason", "accuracy", "time_us", "experiment", "task"})
-MODELS_SQL = f"""
-select {{columns}}
+_MODELS: Mapping[Dialect, str] = {
+    "sqlite": """
+select {columns}
 from $each(:models) as wanted
 join series as s on s.model = wanted.value
-join {{results}} as x on x.series_id = s.id
+join results as x on x.series_id = s.id
 join runs as r on r.id = x.run_id
-where {_WANTED.format("s")}
+where {of_series}
+  and {of_run}
 limit :limit
-"""  # noqa: S608
-# ClickHouse joins what it has read: it is told which series to read.
-_RESULTS_OF_MODELS: Mapping[Dialect, str] = {
-    "sqlite": "results",
-    "clickhouse": """(
+""",
+    # It joins what it has read: it is told which series to read, and of which runs.
+    "clickhouse": """
+with wanted as materialized (
   select *
-  from results
-  where series_id in (select id from series_rows where model $in(:models))
-)""",
+  from series_rows as s
+  where s.model $in(:models)
+    and {of_series}
+)
+select {columns}
+from (
+  select *
+  from results_rows
+  where series_id in (select id from wanted)
+    and pub in (select r.pub from runs as r where {of_run})
+) as x
+join wanted as s on s.id = x.series_id
+limit :limit
+""",
 }
-SETS_SQL = f"""
-select {", ".join(f"x.{name}" for name in SET)}, count(*) as run_count, max(r.started_us) as newest_us,
-  max(x.total_count) as model_count
-from run_summaries as x
-join $runs_of(run_summaries) as r on r.id = x.run_id
-where x.definition = 'hud'
-  and (:branch is null or r.git_branch = :branch)
-group by {", ".join(f"x.{name}" for name in SET)}
-order by newest_us desc, model_count desc, {", ".join(f"x.{name}" for name in SET)}
-limit 1000
-"""  # noqa: S608
 SETS_OF_SQL = f"""
 select distinct {", ".join(SET)}
 from series
@@ -287,7 +303,8 @@ def _read_set(row: Row | Mapping[str, Any], **counts: int) -> ModelSet:
 def list_sets(engine: Engine, branch: str | None = None) -> list[ModelSet]:
     """List everything that suites were measured as, on one branch where it is named, what was measured last first."""
     counts = ("run_count", "model_count", "newest_us")
-    rows = engine.rows(SETS_SQL, {"branch": branch})
+    values = _bind(TrendFilter(branch=branch)) | {"limit": 1000}
+    rows = engine.rows(_summaries_sql(engine, _SETS, "x.definition = 'hud'", _BY_SET, values), values)
     return [_read_set(row, **{name: row[name] for name in counts}) for row in rows]
 
 
@@ -300,11 +317,18 @@ def list_summaries(
     engine: Engine, selection: TrendFilter, definition: str, limit: int = MOST_RUNS
 ) -> list[StoredSummary]:
     """List what the newest runs come to, the newest first; a run has one of each set that is wanted."""
-    usual = _find_usual(engine, selection, definition)
-    rows = engine.stream(SUMMARIES_SQL, _bind(selection) | {"definition": definition, "limit": limit})
+    ever = replace(selection, run=None, commit=None, torch=None, since_us=None, until_us=None)
+    values = _bind(selection) | {"definition": definition, "limit": MOST_RUNS if ever == selection else limit}
+    rows = list(engine.stream(_summaries_sql(engine, _SUMMARY, _OF_DEFINITION, _NEWEST_FIRST, values), values))
+    if ever == selection:  # what is usual is of them
+        usual = _find_usual((row[_MEASURED], row[: len(SET)]) for row in rows)
+    else:
+        values = _bind(ever) | {"definition": definition, "limit": MOST_RUNS}
+        counted = engine.stream(_summaries_sql(engine, _COUNTS, _OF_DEFINITION, _NEWEST_FIRST, values), values)
+        usual = _find_usual((row[0], row[1:]) for row in counted)
     sets: dict[tuple[Any, ...], ModelSet] = {}
     summaries = []
-    for row in rows:
+    for row in rows[:limit]:
         key = row[: len(SET)]
         if key not in sets:
             sets[key] = _read_set(dict(zip(SET, key)))
@@ -338,18 +362,18 @@ def find_newest_summary(
     return next((summary for summary in summaries if summary.run_id == newest), None)
 
 
-def _find_usual(engine: Engine, selection: TrendFilter, definition: str) -> dict[tuple[Any, ...], float]:
+def _find_usual(measured: Iterable[tuple[int, tuple[Any, ...]]]) -> dict[tuple[Any, ...], float]:
     """Return how many models each set usually measures, whatever run or time is asked for."""
-    ever = replace(selection, run=None, commit=None, torch=None, since_us=None, until_us=None)
     counts: dict[tuple[Any, ...], list[int]] = {}
-    for row in engine.stream(COUNTS_SQL, _bind(ever) | {"definition": definition, "limit": MOST_RUNS}):
-        counts.setdefault(row[1:], []).append(row[0])
+    for measured_count, key in measured:
+        counts.setdefault(key, []).append(measured_count)
     return {key: find_usual(measured) for key, measured in counts.items()}
 
 
 def list_timed_runs(engine: Engine, selection: TrendFilter) -> set[str]:
     """List the runs that timed anything, or failed to: one that only checked accuracy has no headline."""
-    return {str(row["run_id"]) for row in engine.rows(TIMED_SQL, _bind(selection))}
+    values = _bind(selection) | {"limit": 100_000}
+    return {str(row[0]) for row in engine.rows(_summaries_sql(engine, "x.run_id", _TIMED, "", values), values)}
 
 
 def list_model_rows(
@@ -364,7 +388,8 @@ def list_model_rows(
     by_run: dict[str, list[Any]] = {}
     selected = _ALWAYS | set(columns)
     some = re.sub(r"\bx\.(\w+)", lambda match: match[0] if match[1] in selected else f"null as {match[1]}", COLUMNS)
-    sql = MODELS_SQL.format(columns=some, results=_RESULTS_OF_MODELS[engine.dialect])
+    of_series, of_run = _write_wanted(_OF_SERIES, values, "s"), _write_wanted(_OF_RUN, values)
+    sql = _MODELS[engine.dialect].format(columns=some, of_series=of_series, of_run=of_run)
     measured = read_measured(engine.stream(sql, values))
     for result in sorted(measured, key=lambda result: result.id):  # a key alone is sorted faster than whole rows
         by_run.setdefault(result.run_id, []).append(result)

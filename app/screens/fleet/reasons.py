@@ -102,13 +102,13 @@ def build_reasons(
 
 
 def _build_reason(
-    store: Store, subject: ReasonSubject[Any, Reason, Any, Event], reason_id: int
+    store: Store, subject: ReasonSubject[Any, Reason, Any, Event], reason_id: int, files: Sequence[sqlite3.Connection]
 ) -> ReasonScreen[Reason, Event] | None:
     engine = store.engine
     reason = get_reason(engine, subject, reason_id)
     if reason is None:
         return None
-    events: Sequence[Any] = list_events(_list_files(store, subject, reason_id), subject, reason_id)
+    events: Sequence[Any] = list_events(files, subject, reason_id)
     newest_run = _find_newest_run(store.board, events)
     compile_key = next((event.compile_key for event in events if newest_run and event.run_id == newest_run.id), None)
     return ReasonScreen(
@@ -151,7 +151,7 @@ def _find_cause(store: Store, run: RunRow, reason_id: int, compile_key: int | No
 
 def build_graph_break(store: Store, distinct_id: int) -> GraphBreakScreen | None:
     """Build the screen of one distinct graph break; None where there is none."""
-    screen = _build_reason(store, GRAPH_BREAKS, distinct_id)
+    screen = _build_reason(store, GRAPH_BREAKS, distinct_id, _list_files(store, GRAPH_BREAKS, distinct_id))
     if screen is None:
         return None
     event = next(iter(screen.events), None)
@@ -166,10 +166,11 @@ def build_graph_break(store: Store, distinct_id: int) -> GraphBreakScreen | None
 
 def build_recompile_cause(store: Store, cause_id: int) -> RecompileCauseScreen | None:
     """Build the screen of one cause of recompiles; None where there is none."""
-    screen = _build_reason(store, RECOMPILES, cause_id)
+    files = _list_files(store, RECOMPILES, cause_id)
+    screen = _build_reason(store, RECOMPILES, cause_id, files)
     if screen is None:
         return None
-    values = list_value_changes(_list_files(store, RECOMPILES, cause_id), cause_id)
+    values = list_value_changes(files, cause_id)
     return RecompileCauseScreen(**vars(screen), values=values)
 
 

@@ -10,7 +10,7 @@ from compileboard.app.analysis.labels import describe_break_outcome
 from compileboard.app.charts.breaks_and_recompiles import chart_categories, chart_history, chart_kinds, make_spark
 from compileboard.app.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
-from compileboard.app.queries.fleet.reasons import AnySubject
+from compileboard.app.queries.fleet.reasons import AnySubject, list_affected_runs
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.app.queries.fleet.runs import list_choices
 from compileboard.app.queries.page import check_limit, read_content_id
@@ -18,7 +18,6 @@ from compileboard.app.screens.fleet.reasons import (
     ReasonScreen,
     ReasonsScreen,
     build_graph_break,
-    build_reason_runs,
     build_reasons,
     build_recompile_cause,
 )
@@ -115,7 +114,14 @@ def _build_one(
     reason_id = read_content_id(screen.reason.id)
     return {
         "screen": screen,
-        "page_of_runs": build_reason_runs(get_engine(), subject, reason_id, cursor, limit_count, get_clock()),
+        "page_of_runs": list_affected_runs(
+            get_engine(),
+            subject,
+            reason_id,
+            cursor=cursor,
+            limit=limit_count,
+            alive_since_us=get_clock().alive_since_us,
+        ),
         "chart": chart_history(chart_id, "From run to run", noun, screen.history) if has_charts else None,
         "has_charts": has_charts,
     }

@@ -50,12 +50,6 @@ from compileboard.app.engines.clickhouse import FIELD_BYTES, prepare
             "where id in [])) as x",
             {},
         ),
-        (
-            "join $runs_of(run_summaries) as r on r.id = x.run_id",
-            {},
-            "join (select * from runs where pub in (select pub from run_summaries_rows)) as r on r.id = x.run_id",
-            {},
-        ),
         ("from $each(:ids) as w", {"ids": ()}, "from (select null as value where 0) as w", {}),
         ("json_get(f, '$.a[0].b :id ''$is')", {"id": 1}, "json_get(f, '$.a[0].b :id ''$is')", {}),
         (r"name = '\' or name = :id", {"id": 1}, r"name = '\\' or name = {id:Int64}", {"id": 1}),
