@@ -108,9 +108,9 @@ class PublishedBoards:
         self._databases[digest] = published
         return published.publish(board, digest)
 
-    def lend(self, place: Path) -> Clients:
-        """Return clients for the folder of a store, where `place` is of ClickHouse's files."""
-        return _LazyClients(self, place.parent / BOARD)
+    def lend(self, path: Path) -> Clients:
+        """Return clients for the folder of a store, where `path` is of ClickHouse's files."""
+        return _LazyClients(self, path.parent / BOARD)
 
 
 class _LazyClients(Clients):

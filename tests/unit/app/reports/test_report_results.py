@@ -12,7 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.app.benched import HOSTILE, RUNS, add_results, bench_suite, measure
-from tests.unit.app.web.fleet.exported import list_exported
+from tests.unit.app.web.exported import list_exported
 from tests.unit.app.web.test_hostile_text import _Seen
 
 

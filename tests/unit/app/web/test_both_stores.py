@@ -104,7 +104,7 @@ def test_every_address_across_runs_gives_the_same(
 
 def find_texts(client: FlaskClient, words: str) -> dict[str, tuple[int, list[str]]]:
     """Return how many texts of each kind are counted, and all that are listed."""
-    found: dict[str, tuple[int, list[str]]] = {}
+    texts: dict[str, tuple[int, list[str]]] = {}
     for kind in KINDS:
         cursor, hits = "", []
         while cursor is not None:
@@ -113,8 +113,8 @@ def find_texts(client: FlaskClient, words: str) -> dict[str, tuple[int, list[str
             groups = {group["kind"]: group for group in answer["groups"]}
             hits += [repr(hit) for hit in groups.get(kind, {"hits": []})["hits"]]
             cursor = f"&cursor={groups[kind]['next']}" if groups.get(kind, {}).get("next") else None
-        found |= {kind: (groups[kind]["count"], sorted(hits))} if hits else {}
-    return found
+        texts |= {kind: (groups[kind]["count"], sorted(hits))} if hits else {}
+    return texts
 
 
 @pytest.mark.parametrize("words", ["torch", "forward", "size+mismatch", "forward+-torch", "relu"])
@@ -124,8 +124,8 @@ def test_search_finds_the_same(
     """Where it looks into every file. Their order is another: what is on the board comes first."""
     monkeypatch.setattr(search, "MOST_FILES", 1_000)
     monkeypatch.setattr(search, "MOST_S", 60)
-    expected, found = (find_texts(client, words) for client in clients)
-    assert found == expected and found
+    expected, texts = (find_texts(client, words) for client in clients)
+    assert texts == expected and texts
 
 
 def test_some_runs_are_sealed_and_others_are_not(both: BothStores) -> None:

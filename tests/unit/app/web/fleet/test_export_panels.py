@@ -18,7 +18,7 @@ from compileboard.collectors.contract.events import BenchMeasured, load_event
 from tests.tools.make_db import DATA
 from tests.unit.app.benched import MLP, add_results
 from tests.unit.app.engines.published import OpenEngine
-from tests.unit.app.web.fleet.exported import list_distributed, list_exported, list_hostile
+from tests.unit.app.web.exported import list_distributed, list_exported, list_hostile
 
 
 def read_panel(client: FlaskClient, address: str, panel: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.app.benched import ACCURACY, HOSTILE, MLP, add_results, measure
-from tests.unit.app.web.fleet.exported import MODELS, list_distributed, list_exported, list_hostile
+from tests.unit.app.web.exported import MODELS, list_distributed, list_exported, list_hostile
 from tests.unit.app.web.test_hostile_text import _Seen
 
 
