@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tests.tools.quick.sitecustomize  # noqa: F401  collects garbage seldom here too
+from compileboard.collectors.store import connection as store_connection
 from compileboard.collectors.store import migrations
 from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoint
 from tests.tools.observed import PLAIN_CODE, QUICK, USED, Workplace, processes_of, wait_for
@@ -56,6 +57,8 @@ def _copy_or_migrate(connection: sqlite3.Connection) -> int:
     return DATABASE_VERSION
 
 
+# In this process: no test takes the power away, and tens of thousands of syncs wait for the disk.
+store_connection.SYNCHRONOUS = "off"
 migrations.migrate_connection = _copy_or_migrate  # before any module takes it by name
 
 

@@ -22,6 +22,7 @@ from compileboard.collectors.store.sealed.address import BOARD, EXPECTED
 APPLICATION_ID = 0x43425244  # "CBRD": tells our files from other people's SQLite files
 DATABASE_VERSION = 13
 BUSY_TIMEOUT_MS = 5_000
+SYNCHRONOUS = "full"  # nearly free at 100 rows a transaction or more
 CHECKPOINT_BUSY_TIMEOUT_MS = 100  # longer blocks the writer for as long as a reader reads
 
 
@@ -50,7 +51,7 @@ def open_writer(
         connection.execute("pragma foreign_keys = on")
         _check_version(connection, name, allow_older=True)
         _use_wal(connection, busy_timeout_ms)
-        connection.execute("pragma synchronous = full")  # nearly free at 100 rows a transaction or more
+        connection.execute(f"pragma synchronous = {SYNCHRONOUS}")
         connection.execute("pragma wal_autocheckpoint = 0")  # checkpoint() does it, with a short patience
     return connection
 

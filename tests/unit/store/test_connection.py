@@ -87,6 +87,16 @@ def test_a_new_file_that_another_is_about_to_write_is_waited_for(tmp_path: Path)
         release.join()
 
 
+def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
+    code = """if True:
+    import sys
+    from compileboard.collectors.store.connection import open_writer
+    print(open_writer(sys.argv[1]).execute("pragma synchronous").fetchone()[0])
+    """  # a process of its own: in ours nothing waits for the disk
+    asked = subprocess.run([sys.executable, "-c", code, tmp_path / "t.db"], capture_output=True, text=True, check=True)
+    assert int(asked.stdout) == 2  # full
+
+
 def test_migrating_again_takes_no_step(tmp_path: Path) -> None:
     assert migrate(tmp_path / "t.db") == DATABASE_VERSION
     assert migrate(tmp_path / "t.db") == 0
