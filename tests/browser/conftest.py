@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ from tests.unit.app.recorded import record_run
 from tests.unit.app.seed import START_US, add_run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, ViewportSize
 
 HERE = Path(__file__).parent
 DAY_US = 86_400_000_000
 PAGE_SIZE = 5
+VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
+TIMEOUT_MS = 15_000
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -80,8 +83,41 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@dataclass
+class SharedContext:
+    """A context that tests take one after the other: a cold cache and a new renderer cost 0.8 s of CPU a tab."""
+
+    context: BrowserContext
+    session: CDPSession  # of a page that stays open, and keeps the renderer
+    page: Page
+    is_taken: bool = False
+
+    def leave(self, origins: set[str]) -> None:
+        """Close the test's tabs, and forget what it stored and what it was permitted."""
+        for page in self.context.pages:
+            if page != self.page:
+                page.close()
+        for origin in origins:
+            self.session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+        self.context.clear_cookies()
+        self.context.clear_permissions()
+        self.is_taken = False
+
+
+@pytest.fixture(scope="session")
+def shared_contexts(browser: Browser) -> dict[bool, SharedContext]:
+    """Return a context with JavaScript and one without, empty for each test."""
+    shared = {}
+    for has_javascript in (True, False):
+        context = browser.new_context(viewport=VIEWPORT, java_script_enabled=has_javascript)
+        context.set_default_timeout(TIMEOUT_MS)
+        page = context.new_page()
+        shared[has_javascript] = SharedContext(context, context.new_cdp_session(page), page)
+    return shared
+
+
 @pytest.fixture
-def open_tab(browser: Browser) -> Iterator[Callable[..., Page]]:
+def open_tab(browser: Browser, shared_contexts: dict[bool, SharedContext]) -> Iterator[Callable[..., Page]]:
     """Open tabs of their own that fail the test on what a person would find in the console, or on the network.
 
     That is an error or a warning (a CSP violation is one), an exception, a request that failed or that left this
@@ -89,22 +125,40 @@ def open_tab(browser: Browser) -> Iterator[Callable[..., Page]]:
     """
     lines: list[str] = []
     contexts = []
+    taken: list[SharedContext] = []
+    origins: set[str] = set()
+
+    def make_page(width: int, options: dict[str, Any]) -> Page:
+        shared = shared_contexts[options.get("java_script_enabled", True)]
+        if shared.is_taken or not options.keys() <= {"java_script_enabled", "color_scheme"}:  # of two tabs, one shares
+            context = browser.new_context(viewport={**VIEWPORT, "width": width}, **options)
+            context.set_default_timeout(TIMEOUT_MS)
+            contexts.append(context)
+            return context.new_page()
+        shared.is_taken = True
+        taken.append(shared)
+        page = shared.context.new_page()
+        page.set_viewport_size({**VIEWPORT, "width": width})
+        page.emulate_media(color_scheme=options.get("color_scheme", "light"))
+        return page
 
     def open_one(width: int = 1280, *, allow: str = "", **options: Any) -> Page:
         def note(kind: str, text: str) -> None:
             if not (allow and re.search(allow, text)):
                 lines.append(f"{kind}: {text}")
 
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        context.set_default_timeout(15_000)
-        contexts.append(context)
-        page = context.new_page()
+        def note_request(url: str) -> None:
+            origins.add("/".join(url.split("/")[:3]))
+            if not _is_ours(url):
+                note("left this machine", url)
+
+        page = make_page(width, options)
         page.on(
             "console",
             lambda message: note(message.type, message.text) if message.type in ("error", "warning") else None,
         )
         page.on("pageerror", lambda error: note("exception", str(error)))
-        page.on("request", lambda request: None if _is_ours(request.url) else note("left this machine", request.url))
+        page.on("request", lambda request: note_request(request.url))
         page.on(
             "requestfailed",
             lambda request: None if _is_left(request.failure) else note("failed", f"{request.url} {request.failure}"),
@@ -118,6 +172,8 @@ def open_tab(browser: Browser) -> Iterator[Callable[..., Page]]:
     yield open_one
     for context in contexts:
         context.close()
+    for shared in taken:
+        shared.leave({origin for origin in origins if origin.startswith("http:")})
     assert lines == []
 
 

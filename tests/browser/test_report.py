@@ -52,9 +52,11 @@ def read_pages(pdf: bytes) -> list[bytes]:
 def from_disk(browser: Any, reports: Path) -> Iterator[Open]:
     """Open a report offline in a tab that forgives nothing: no console message, no error, no dialog, no request."""
     wrong: list[str] = []
+    contexts = []
 
     def show(run: str, **options: Any) -> Any:
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}, "offline": True} | options))
+        contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -65,7 +67,7 @@ def from_disk(browser: Any, reports: Path) -> Iterator[Open]:
         return page
 
     yield show
-    for context in browser.contexts:
+    for context in contexts:
         context.close()
     assert wrong == []
 
