@@ -158,7 +158,6 @@ def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
     baseline = json.loads((project / "suite" / "graph_breaks.json").read_text())
     assert {test_name.removeprefix("test_model.py::").removeprefix("TestModel::") for test_name in baseline} == BREAKING
     assert baseline["test_model.py::test_breaks"][0]["where"] == "suite/test_model.py in model"
-    assert _failed(_pytest(project)) == FAILING
     moved = (project / "suite" / "test_model.py").read_text().replace("def model", "# a line more\n\ndef model")
     (project / "suite" / "test_model.py").write_text(moved.replace("== [7]", "== [9]"))
     assert _failed(_pytest(project)) == FAILING  # a moved line is the same break
