@@ -224,6 +224,7 @@ def checkpoint(connection: sqlite3.Connection) -> None:
     before_ms = connection.execute("pragma busy_timeout").fetchone()[0]
     connection.execute(f"pragma busy_timeout = {min(before_ms, CHECKPOINT_BUSY_TIMEOUT_MS)}")
     try:
+        connection.execute("pragma wal_checkpoint(passive)")  # truncate keeps writers out while it copies what is left
         connection.execute("pragma wal_checkpoint(truncate)")
     finally:
         connection.execute(f"pragma busy_timeout = {before_ms}")
