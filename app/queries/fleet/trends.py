@@ -95,8 +95,8 @@ _OF_RUN = {
 
 def _write_wanted(conditions: Mapping[str, str], given: Mapping[str, Any], alias: str = "") -> str:
     """Write the conditions of what is given alone: the others take time to plan."""
-    wanted = (text.format(alias) for name, text in conditions.items() if given[name] is not None)
-    return "\n  and ".join(wanted) or "true"
+    texts = (text.format(alias) for name, text in conditions.items() if given[name] is not None)
+    return "\n  and ".join(texts) or "true"
 
 
 # In ClickHouse a summary has its run's start: whether its run counts is asked in half the time of a join.
