@@ -138,7 +138,7 @@ def count_records(database: Path) -> int:
 
 
 def test_what_a_log_grew_by_is_pushed_once(workplace: Workplace, server: Server) -> None:
-    whole = lzma.decompress(LOGS["torch2.13-shapes"].read_bytes())
+    whole = lzma.decompress(LOGS["zoo_graph_breaks"].read_bytes())
     log = workplace.folder / "grown.log"
     counts = []
     for body in (whole[: whole.index(b"\nV", len(whole) // 2) + 1], whole, whole):

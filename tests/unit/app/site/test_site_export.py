@@ -173,7 +173,7 @@ def test_runs_and_pages_are_for_a_site(database: Path, capsys: pytest.CaptureFix
     assert "--runs and --pages are for --site" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("folder", "sentence"), [("compileboard.db", "is a file"), ("/proc/site", "cannot write")])
+@pytest.mark.parametrize(("folder", "sentence"), [("board.db", "is a file"), ("/proc/site", "cannot write")])
 def test_folder_that_cannot_be_written_is_said(
     export: Export, database: Path, capsys: pytest.CaptureFixture[str], folder: str, sentence: str
 ) -> None:
