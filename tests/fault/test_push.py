@@ -18,6 +18,7 @@ from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import PROGRAMS, Workplace, processes_of, program, wait_for
 from tests.tools.serving import Server, serving
 from tests.unit.app.explored import LOGS
+from tests.unit.decode.recorded_logs import log_bytes
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +139,7 @@ def count_records(database: Path) -> int:
 
 
 def test_what_a_log_grew_by_is_pushed_once(workplace: Workplace, server: Server) -> None:
-    whole = lzma.decompress(LOGS["zoo_graph_breaks"].read_bytes())
+    whole = log_bytes("torch2.13-guards")
     log = workplace.folder / "grown.log"
     counts = []
     for body in (whole[: whole.index(b"\nV", len(whole) // 2) + 1], whole, whole):
