@@ -69,9 +69,10 @@ create index runs_gpu on runs (gpu_name, started_us, id);
 create index runs_torch on runs (torch_version, started_us, id);
 create index runs_branch on runs (git_branch, started_us, id);
 create index runs_text on runs (id, name, command, git_branch, git_subject);
--- Few runs of many.
-create index runs_running on runs (heartbeat_us) where state = 'running';
-create index runs_trials on runs (id) where source = 'trial';
+-- Few runs of many. What is always the same stands first: without it SQLite reads the table, or a larger index. Without
+-- heartbeat_us a sign of life writes no index.
+create index runs_running on runs (state, id) where state = 'running';
+create index runs_trials on runs (source, id) where source = 'trial';
 create index run_totals_benched on run_totals (run_id) where result_count > 0;
 create index runs_with_nul on runs (id, name, command, git_branch, git_subject)  -- LIKE stops at a NUL
 where instr(name || command || coalesce(git_branch, '') || coalesce(git_subject, ''), char(0)) > 0;

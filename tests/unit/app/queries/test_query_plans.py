@@ -9,6 +9,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet.series import list_run_points
+from compileboard.app.queries.newest import list_running_ids, read_clock
 from compileboard.collectors.store import connection as connect
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.pages import list_benched, list_explored, list_pages
@@ -67,6 +68,7 @@ def test_page_of_results_scans_no_table_of_events(
         ("/runs", "runs_torch"),
         ("/compare", "run_totals_benched"),
         ("/", "runs_running"),
+        ("/", "runs_trials"),
         ("/trends", "runs_branch"),
     ],
 )
@@ -84,6 +86,16 @@ def test_the_runs_of_an_incident_are_read_by_their_name(recorded_reader: sqlite3
     list(list_run_points(SqliteEngine(recorded_reader), ["train"]))
     plan = [step["detail"] for step in recorded_reader.execute(f"explain query plan {ran[0]}")]
     assert any("runs_name (name=?)" in detail for detail in plan), plan
+
+
+def test_runs_that_are_running_are_read_of_their_index(
+    recorded_reader: sqlite3.Connection,
+) -> None:
+    ran: list[str] = []
+    recorded_reader.set_trace_callback(ran.append)
+    list_running_ids(SqliteEngine(recorded_reader), read_clock())
+    (plan,) = ([step["detail"] for step in recorded_reader.execute(f"explain query plan {sql}")] for sql in ran[:1])
+    assert plan == ["SEARCH runs USING INDEX runs_running (state=?)"]
 
 
 def test_runs_of_one_page_are_not_counted_again(recorded_client: FlaskClient, ran: list[str]) -> None:

@@ -25,7 +25,7 @@ from compileboard.collectors.contract.events import (
     SnapshotTaken,
 )
 from compileboard.collectors.decode.guards.recompile_reasons import parse_reason
-from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.dashboard.annotations import annotate
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE, Ingestor
@@ -328,3 +328,13 @@ def test_a_break_whose_text_does_not_tell_has_the_outcome_of_its_compile(
     done = Compiled("p", 3, 3, "0/0", 0, 0, record_kind="forward", outcome=outcome)
     Ingestor(store).ingest("R", [*begun, broke, done])
     assert store.execute("select outcome from graph_breaks").fetchone()[0] == of_break
+
+
+def test_a_sign_of_life_writes_one_page(store: sqlite3.Connection) -> None:
+    ingestor = Ingestor(store)
+    ingestor.ingest("R", [start()])
+    checkpoint(store)
+    ingestor.touch("R", now_us=2**60)
+    assert store.execute("select state, heartbeat_us from runs").fetchall()[0][:] == ("running", 2**60)
+    _busy, page_count, _copied = store.execute("pragma wal_checkpoint").fetchone()
+    assert page_count == 1, "no index has what changes every few seconds"
