@@ -503,6 +503,8 @@ def _list_monthly(
         limits = {row[0]: row[1] for row in engine.rows(limits_sql, values | {"function_ids": function_ids})}
     reasons = []
     for row in sums:
+        if row["id"] not in details:  # no statement sees what the other one saw: the board may be emptied between them
+            continue
         row = details[row["id"]] | row
         function_id = row.pop("function_id")
         if subject.has_limits:

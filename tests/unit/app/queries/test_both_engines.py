@@ -28,7 +28,7 @@ from compileboard.collectors.store.connection import open_reader
 from tests.unit.app.engines.published import PublishedBoard, PublishedBoards
 from tests.unit.app.queries.broad_board import DAY_US, ODD_TEXTS, BroadBoard
 from tests.unit.app.queries.fleet_calls import CALLS, NOT_COMPARED, list_functions
-from tests.unit.app.seed import add_run
+from tests.unit.app.seed import add_distinct_break, add_run, insert
 
 pytestmark = pytest.mark.clickhouse
 
@@ -132,6 +132,7 @@ def test_any_runs_are_listed_alike(
     engine = published_boards.open_engine(store)
     calls: list[tuple[Callable[..., Any], dict[str, Any]]] = [
         (runs.list_runs, {"sort": "compiles.asc"}),
+        *((runs.list_runs, {"selection": RunFilter(text=name[:2])}) for name, *_rest in drawn),
         (runs.list_choices, {}),
         (trends.list_branches, {}),
         (overview.list_series, {}),
@@ -185,6 +186,19 @@ def test_sums_of_months_change_no_answer(spread: tuple[sqlite3.Connection, Publi
         ):
             expected = _call(function, SqliteEngine(connection), chosen | more)
             assert _is_same(_call(function, published.engine, chosen | more), expected), chosen
+
+
+def test_reasons_whose_texts_are_not_there_are_left_out(chdb_folder: Path, store: sqlite3.Connection) -> None:
+    add_run(store, "R1")
+    distinct_id = add_distinct_break(store, "a break")
+    insert(store, "run_breaks", run_id="R1", distinct_id=distinct_id, break_count=1, compile_us=1)
+    published = PublishedBoard(chdb_folder)
+    engine, every = published.publish(store), {"subject": GRAPH_BREAKS, "selected": BreakFilter(RunFilter())}
+    assert [reason.break_count for reason in reasons.list_reasons(engine, **every).rows] == [1]
+    with published.clients.take() as client:
+        client.command("truncate table distinct_breaks")
+    assert reasons.list_reasons(engine, **every).rows == ()
+    assert reasons.get_reason(engine, GRAPH_BREAKS, distinct_id) is None
 
 
 def test_no_query_is_missing() -> None:
