@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from compileboard.app.queries.run.timeline import iterate_spans
 from compileboard.collectors.pipeline import log_loader
 from compileboard.collectors.pipeline.log_loader import Loader, LoadOptions
 from compileboard.collectors.pipeline.logs.processes import AHEAD_COUNT, INLINE_BYTES, Processes
 from compileboard.collectors.sources import log_blocks, trace_log
 from compileboard.collectors.sources.discovery import find_sources
-from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate_connection
+from tests.unit.app.explored import LOGS
 from tests.unit.decode.recorded_logs import log_bytes
 from tests.unit.pipeline.loading import DDP, dump, load
 
@@ -105,7 +109,7 @@ def test_parts_of_one_log_make_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int, options: dict[str, bool]
 ) -> None:
     log = log_bytes("torch2.11-cuda-zoo_graph_breaks")
-    damaged = log[:200_000].replace(b'"attempt": 0', b'"attempt": x', 3).replace(b'"ph": "B"', b'"ph": "\xff"', 2)
+    damaged = log[:200_000].replace(b'"attempt": 0', b'"attempt": x', 3)
     other = log_bytes("torch2.11-cuda-zoo_recompiles")[:400_000]  # another process, and a last record cut off
     path = tmp_path / "trace.log"
     path.write_bytes(damaged + b"\nno record\n" + log[200_000:500_000] + b"\n" + other)
@@ -119,6 +123,24 @@ def test_parts_of_one_log_make_the_same_rows(
     # When a process was seen last is the latest end of a batch, and times go back where another log begins.
     hidden = ("last_seen_us",)
     assert dump(alone, *hidden) == dump(several, *hidden)
+
+
+def test_spans_of_a_log_in_parts_have_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.log"
+    log = lzma.decompress(LOGS["zoo_graph_breaks"].read_bytes())
+    path.write_bytes(log.replace(b'"ph": "B"', b'"ph": "\xff"', 2))
+    for module in (log_loader, trace_log):
+        monkeypatch.setattr(module, "PART_BYTES", 20_000)
+    monkeypatch.setattr(log_blocks, "BLOCK_BYTES", 3_000)
+    dumps = []
+    for database, process_count in ((tmp_path / "1.db", 1), (tmp_path / "2.db", 3)):
+        rejects = load(database, path, process_count=process_count).rejects
+        tables = dump(database, "last_seen_us")
+        with closing(open_reader(database)) as reader:
+            spans = [list(iterate_spans(reader, row["id"])) for row in reader.execute("select id from lanes")]
+        dumps.append((spans, Counter(row[1:] for row in tables.pop("spans")), tables, rejects.by_kind.keys()))
+    assert dumps[0] == dumps[1] and sum(map(len, spans)) > 100
+    assert rejects.by_kind.keys() == {"bad_utf8", "wrong_md5"}
 
 
 def test_parts_of_a_longer_copy_add_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
