@@ -22,7 +22,7 @@ from compileboard.app.settings import Settings
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import ACCURACY, MLP, add_results
-from tests.unit.app.engines.published import OpenEngine
+from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run
 
 CLOCK = RecorderClock(START_US + 20 * DAY_US)
@@ -41,6 +41,7 @@ def add_bench_runs(store: sqlite3.Connection) -> str:
     return "TIMED"
 
 
+@on_both_engines
 def test_numbers_are_of_the_same_newest_run_everywhere(client: FlaskClient, store: sqlite3.Connection) -> None:
     newest = add_bench_runs(store)
     page = client.get("/").text
@@ -106,6 +107,7 @@ def test_the_order_of_the_newest_run() -> None:
     assert find_newest_run([old, old._replace(run_id="AA")]) == "AA"
 
 
+@on_both_engines
 def test_a_silent_run_is_interrupted_in_every_rendering(
     client: FlaskClient,
     store: sqlite3.Connection,

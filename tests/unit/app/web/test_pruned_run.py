@@ -8,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.recorded import RUN, record_run
 
 PRUNED_US = 1_795_000_000_000_000
@@ -48,6 +49,7 @@ def test_the_api_tells_when_and_has_the_totals(pruned: None, client: FlaskClient
     assert run["verdict"]["sentence"] == "1 graph break, 2 recompiles"
 
 
+@on_both_engines
 def test_lists_across_runs_have_its_counts(pruned: None, client: FlaskClient) -> None:
     assert RUN in client.get("/runs").text
     breaks = client.get("/api/v1/graph_breaks").get_json()["data"]

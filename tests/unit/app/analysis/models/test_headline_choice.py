@@ -9,6 +9,7 @@ from dataclasses import replace
 from flask.testing import FlaskClient
 
 from tests.unit.app.benched import ACCURACY, DAY_US, MLP, add_results, measure
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.seed import START_US
 from tests.unit.app.web.fleet.test_trends_pages import text_of
 
@@ -33,6 +34,7 @@ def test_a_run_that_still_runs_is_named_and_not_summed_up(client: FlaskClient, s
     assert "A run is recording." in page
 
 
+@on_both_engines
 def test_a_branch_alone_shows_what_it_measured_last(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_days(store, {"dtype": "float16"}, {})
     store.execute("update runs set git_branch = 'fast' where id = 'RUN0'")
@@ -48,6 +50,7 @@ def test_a_model_alone_shows_the_suite_that_has_it(client: FlaskClient, store: s
     assert "own" in page and "mine" in page
 
 
+@on_both_engines
 def test_what_was_not_said_can_be_asked_for(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_results(store, "RUN0", MLP, measure(mode="", values={"speedup": 9.0}, task="odd"))
     page = client.get("/trends").text

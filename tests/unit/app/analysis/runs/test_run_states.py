@@ -14,7 +14,7 @@ from compileboard.app.analysis.runs.advice import judge_run
 from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.collectors.store.rollups.results import ExperimentResult, fill
-from tests.unit.app.engines.published import OpenEngine
+from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import add_run, insert
 
 
@@ -92,6 +92,7 @@ def test_measured_model_that_is_slower_is_not_green(speedup: float | None, high:
     assert describe_status(fill(ExperimentResult, values)).kind == kind
 
 
+@on_both_engines
 def test_a_run_of_results_alone_counts_nothing(client: FlaskClient, store: sqlite3.Connection) -> None:
     add_run(store, "R1", torch_version=None, totals={"result_count": 3, "graph_break_count": 2, "process_count": 1})
     data = client.get("/api/v1/runs/R1").json["data"]  # type: ignore[index]
