@@ -32,10 +32,12 @@ class ImportOptions:
     payloads: bool = True
     redact_source: bool = False
     again: bool = False
+    sender: str | None = None  # of the request, not of its fields: who may change no run that others sent
 
     def options(self) -> list[str]:
         """Return the options as arguments of `import`."""
         words = [f"--{key}={value}" for key, value in (("name", self.name), ("suite", self.suite)) if value]
+        words += [] if self.sender is None else [f"--sender={self.sender}"]
         words += [f"--tag={tag}" for tag in self.tags]
         flags = (
             ("--no-payloads", not self.payloads),

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -246,20 +246,30 @@ FORBIDDEN = (
 
 
 def accept_upload(
-    environ: dict[str, Any], query: Mapping[str, str], settings: Settings, origin: ActionOrigin
+    environ: dict[str, Any],
+    query: Mapping[str, str],
+    settings: Settings,
+    origin: ActionOrigin,
+    sender: str | None = None,
 ) -> Import:
-    """Receive one upload and start its import.
+    """Receive one upload and start its import. A `sender` may change no run that others sent.
 
     Raises: UploadRejected; OSError; StoreError if the database is not there or cannot be written.
     """
     try:
-        return _accept(environ, query, settings, origin)
+        return _accept(environ, query, settings, origin, sender)
     except UploadRejected:
         drain(environ)
         raise
 
 
-def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Settings, origin: ActionOrigin) -> Import:
+def _accept(
+    environ: dict[str, Any],
+    query: Mapping[str, str],
+    settings: Settings,
+    origin: ActionOrigin,
+    sender: str | None,
+) -> Import:
     if settings.uploads != "yes":
         raise UploadRejected(403, FORBIDDEN)
     path = parse_address(settings.db).board
@@ -279,7 +289,7 @@ def _accept(environ: dict[str, Any], query: Mapping[str, str], settings: Setting
     )
     try:
         received = receive(environ, slot.folder / "files", limit_bytes, filename)
-        options = parse_options(asked | received.fields)
+        options = replace(parse_options(asked | received.fields), sender=sender)
         received.write_names(slot.folder / "names.json")
         slot.save(state="waiting", name=received.label, file_count=len(received.names), size_bytes=received.size_bytes)
         answer = slot.upload

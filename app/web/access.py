@@ -102,6 +102,12 @@ def may(*scopes: str) -> bool:
     return get_identity().may(*scopes)
 
 
+def get_limited_sender() -> str | None:
+    """Return the name of who may send runs, but change none that others sent; None for who may change all."""
+    identity = get_identity()
+    return None if identity.may("write") else identity.name or ""
+
+
 def choose_author(given: str) -> str:
     """Return who signs a comment: who is logged in, else the name that was typed.
 

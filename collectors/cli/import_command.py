@@ -119,6 +119,13 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     group=BOUNDS,
 )
 @click.option(
+    "--sender",
+    metavar="NAME",
+    help="Who sent PATH, if bundles are to change no run that others sent.",
+    cls=Option,
+    group=BOUNDS,
+)
+@click.option(
     "--progress-lines",
     is_flag=True,
     help="Print progress to stdout, a JSON object per line; end when its reader ends.",
@@ -134,6 +141,7 @@ def import_command(
     no_index: bool,
     jobs: int,
     names: str | None,
+    sender: str | None,
     progress_lines: bool,
     tags: tuple[tuple[str, str], ...],
     **options: Any,
@@ -181,6 +189,7 @@ def import_command(
             limits=limits,
             names=read_names(names),
             lines=lines,
+            sender=sender,
         )
     except sqlite3.Error as error:  # of this database: one that is read has words of its own
         refusal = explain(error, db)
@@ -227,6 +236,7 @@ def import_paths(
     limits: Limits = NO_LIMITS,
     names: Mapping[str, str] = NO_NAMES,
     lines: ProgressLines | None = None,
+    sender: str | None = None,
 ) -> int:
     """Import the paths, each as a run of its own but for the logs of one folder; return the exit code.
 
@@ -258,7 +268,7 @@ def import_paths(
         budget = Budget(connection, limits)
         if lines is not None:
             budget.listen()
-        importing = _Importing(connection, database, options, print_line, lines, index, budget, process_count)
+        importing = _Importing(connection, database, options, print_line, lines, index, budget, process_count, sender)
         for bundle in bundles:
             importing.read_bundle(bundle, names.get(Path(bundle).name, Path(bundle).name))
         if follow:
@@ -287,6 +297,7 @@ class _Importing:
     index: bool
     budget: Budget
     process_count: int
+    sender: str | None
     rejected: bool = False
     _came: dict[str, list[str]] = field(default_factory=dict)  # the runs of each group
 
@@ -337,10 +348,17 @@ class _Importing:
         began_s = time.monotonic()
         most_bytes = self.budget.limits.total_bytes
         apart: list[str] = []
-        for merged in merge_bundle(self.connection, path, label=label, again=self.options.again, most_bytes=most_bytes):
+        foreign: list[str] = []
+        merging = merge_bundle(
+            self.connection, path, label=label, again=self.options.again, most_bytes=most_bytes, sender=self.sender
+        )
+        for merged in merging:
             self.budget.check(label, merged.record_count)
             if merged.state == "apart":
                 apart.append(merged.run_id)
+                continue
+            if merged.state == "foreign":
+                foreign.append(merged.run_id)
                 continue
             done = Imported(
                 merged.run_id,
@@ -352,6 +370,11 @@ class _Importing:
                 read_bytes=os.path.getsize(path),
             )
             self._report(done, SourceGroup(label, []), began_s, merged)
+        if foreign:
+            raise StoreError(
+                f"run {', '.join(foreign)} is there already, and {self.sender} did not send it: nothing of it was "
+                "added. Send it with the token that it came with, or one of the scope write."
+            )
         if apart:
             raise StoreError(
                 f"run {', '.join(apart)} is there already, with records that {label} lacks, or pruned, or still being "

@@ -32,6 +32,7 @@ from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.sealed.reopening import reopen_run
 from compileboard.collectors.store.sealed.rows import has_sealed_runs
 from compileboard.collectors.store.search_index import index_run
+from compileboard.collectors.store.streams.rows import has_sent_run
 
 MAGIC = b"SQLite format 3\0"
 MOST_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
@@ -45,7 +46,7 @@ class MergedRun:
 
     run_id: str
     name: str
-    state: str  # new | grown | known | apart | deleted
+    state: str  # new | grown | known | apart | foreign | deleted
     record_count: int
 
 
@@ -120,12 +121,14 @@ def merge_bundle(
     label: str | None = None,
     again: bool = False,
     most_bytes: int | None = None,
+    sender: str | None = None,
 ) -> Iterator[MergedRun]:
     """Add a bundle's runs under their own ids, each in one transaction.
 
     A run that is here gets what the bundle has more of it, if that has all that is here; else it stays as it is. One
     that was deleted here is left out, unless it is to come `again`. `most_bytes` bounds all texts, unpacked.
-    `label` is what the file is called where that is not its name.
+    `label` is what the file is called where that is not its name. `sender` is the name of who sent the file and may
+    change no run that others sent.
     Raises: NotAStore, StoreTooNew, StoreError.
     """
     count_events = "select count(*) from events where run_id = ?"
@@ -136,7 +139,7 @@ def merge_bundle(
             raise NotAStore(f"{name} is a CompileBoard database without runs; expected a bundle.")
         for run_id, run_name in runs:
             with write_transaction(connection):
-                state = _find_state(connection, bundle, run_id, again=again)
+                state = _find_state(connection, bundle, run_id, again=again, sender=sender)
                 count = 0
                 if state in ("new", "grown"):
                     if state == "new":
@@ -153,8 +156,12 @@ def merge_bundle(
     checkpoint(connection)
 
 
-def _find_state(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, *, again: bool) -> str:
+def _find_state(
+    connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, *, again: bool, sender: str | None
+) -> str:
     if connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
+        if sender is not None and not has_sent_run(connection, run_id, sender):
+            return "foreign"
         return find_growth(connection, bundle, run_id)
     is_deleted = connection.execute("select 1 from removed_runs where run_id = ?", (run_id,)).fetchone()
     return "deleted" if is_deleted and not again else "new"

@@ -62,6 +62,24 @@ def has_stream_of(connection: sqlite3.Connection, run_id: str, token_id: str | N
     return not streams or any(is_owner(connection, stream, token_id) for stream in streams)
 
 
+def has_sent_run(connection: sqlite3.Connection, run_id: str, sender: str) -> bool:
+    """Return whether a run came from the tokens of a name: by a stream, or by the first import that made it."""
+    query = """
+        select
+          exists (
+            select 1
+            from streams
+            join tokens on tokens.id = streams.token_id
+            where streams.run_id = :run_id and tokens.name = :sender
+          )
+          or :sender is (
+            select actor from audit where subject = :run_id and action = 'import.done' order by id limit 1
+          )
+        """
+    (has_sent,) = connection.execute(query, {"run_id": run_id, "sender": sender}).fetchone()
+    return bool(has_sent)
+
+
 def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: int) -> None:
     """Save how far a stream is stored, in the transaction of what it holds.
 

@@ -16,6 +16,8 @@ from compileboard.collectors.pipeline.log_loader import LoadOptions
 from compileboard.collectors.store.bundles.growth import count_contents
 from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
+from compileboard.collectors.store.dashboard.tokens import create_token
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.collectors.store.maintenance.verification import verify
@@ -97,6 +99,29 @@ def test_what_the_server_alone_has_stays(board: sqlite3.Connection, make: Make) 
     assert len(list(prune_runs(board, PruneRule(2**60), 0))) == 1
     before = count_rows(board)
     assert (merge(board, make(WHOLE)), count_rows(board)) == ("apart", before)
+
+
+def test_a_limited_sender_changes_only_runs_that_it_sent(board: sqlite3.Connection, make: Make) -> None:
+    half, whole = make(HALF), make(WHOLE)
+
+    def send(bundle: str, sender: str) -> str:
+        (merged,) = merge_bundle(board, bundle, sender=sender)
+        return merged.state
+
+    assert send(half, "box-1") == "new"
+    (run_id,) = board.execute("select id from runs").fetchone()
+    before = count_contents(board, run_id)
+    for sender in ("box-1", "box-2"):  # it is recorded when the import has ended
+        assert (send(whole, sender), count_contents(board, run_id)) == ("foreign", before)
+        record_action(board, "import.done", run_id, ActionOrigin("api", sender))
+    assert [send(whole, sender) for sender in ("box-2", "box-1")] == ["foreign", "grown"]
+    create_token(board, "box-2", ("ingest",), created_by="me")
+    board.execute(
+        "insert into streams (run_id, stream_id, token_id, stored_bytes, checksum, event_count, lost_count,"
+        " dropped_text_count, started_us, updated_us) select ?, 's', id, 0, 0, 0, 0, 0, 1, 1 from tokens",
+        (run_id,),
+    )
+    assert send(whole, "box-2") == "known"
 
 
 def test_a_sealed_run_is_compared_and_grows(board: sqlite3.Connection, make: Make) -> None:

@@ -26,6 +26,7 @@ from compileboard.app.imports.upload import Received, clean_path, receive
 from compileboard.app.queries.dashboard.activity import list_audit
 from compileboard.app.settings import Settings
 from compileboard.collectors.pipeline.trace_source import BATCH_PARTS
+from compileboard.collectors.store.bundles.merging import write_bundle
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.dashboard.audit import ActionOrigin
 from compileboard.collectors.store.migrations import migrate
@@ -206,6 +207,16 @@ def test_a_wish_that_comes_too_late_is_said(shelf: ImportQueue) -> None:
     assert late.message.startswith(
         "Nothing new: it had been imported before. Note: the log was imported with its source"
     )
+
+
+def test_a_child_changes_no_run_that_others_sent(shelf: ImportQueue, tmp_path: Path) -> None:
+    run_id, bundle = run_child(shelf).upload.run_id, tmp_path / "run.db"
+    with closing(open_reader(tmp_path / "team.db")) as reader:
+        write_bundle(reader, [str(run_id)], str(bundle))
+    assert run_child(shelf, file=bundle).upload.state == "done"
+    refused = run_child(shelf, options=ImportOptions(sender="--box"), file=bundle).upload
+    assert (refused.state, "--box did not send it" in refused.message) == ("failed", True)
+    assert "one of the scope write" in refused.message
 
 
 def test_a_child_without_memory_says_which_setting(shelf: ImportQueue) -> None:

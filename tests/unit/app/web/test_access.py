@@ -16,7 +16,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
+from compileboard.app.api.fleet import imports
 from compileboard.app.cli.main import main
+from compileboard.app.imports.options import UploadRejected
 from compileboard.app.settings import SettingError, Settings
 from compileboard.app.web.access import IDLE_US, SESSION_US
 from compileboard.app.web.login_records import MOST_FAILURES, WINDOW_US, LoginMemory
@@ -74,6 +76,21 @@ def test_a_secret_is_stored_nowhere(store: sqlite3.Connection) -> None:
     dump = "\n".join(store.iterdump())
     assert secret.rpartition("_")[2] not in dump
     assert hash_secret(secret).hex() in dump.lower()
+
+
+@pytest.mark.parametrize(("scope", "sender"), [("ingest", "ann"), ("write", None), ("admin", None)])
+def test_an_upload_of_who_may_not_write_is_limited_to_what_it_sent(
+    serve: Serve, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, scope: str, sender: str | None
+) -> None:
+    senders: list[str | None] = []
+
+    def refuse(*given: Any) -> None:
+        senders.append(given[-1])
+        raise UploadRejected(400, "enough")
+
+    monkeypatch.setattr(imports, "accept_upload", refuse)
+    assert serve().post("/api/v1/imports", headers=_bearer(_make(store, scope))).status_code == 400
+    assert senders == [sender]
 
 
 @pytest.mark.parametrize(
