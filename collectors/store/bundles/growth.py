@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from compileboard.collectors.store.dashboard.trash import database_path, put_back_rows
 from compileboard.collectors.store.sealed.files import open_workplace
-from compileboard.collectors.store.sealed.reopening import delete_at_once, reopen_run, unpack_current
+from compileboard.collectors.store.sealed.reopening import delete_at_once, unpack_current
 from compileboard.collectors.store.sealed.rows import DETAIL, ROLLUPS, get_sealed_run
 
 _RUN = "run_id = :run_id"
@@ -25,6 +25,8 @@ RECORDED = tuple(
         ("artifacts", "process_id, sequence", "state = 'kept'", _OF_PROCESS),
         ("logs", "process_id", "end_offset_bytes", _RUN),
         ("logs", "process_id", "not redacted", _RUN),
+        ("trace_files", "name", "size_bytes", _RUN),
+        ("trace_pieces", "name, position", "0", _RUN),
         ("result_files", "content_hash", "0", _RUN),
         ("results", "series_id, experiment", "time_us", _RUN),
         ("repros", "id", "0", _RUN),
@@ -33,6 +35,13 @@ RECORDED = tuple(
 _REPLACED = ("processes", "run_rejects", "result_files", "run_source_excerpts", "run_totals", "repros")
 _WITH_THEM = ("process_configs", "logs", "log_rejects", "repro_storages", "repro_results")
 _ENDS = ("state", "ended_us", "heartbeat_us", "exit_code", "signal")  # of the run, as the longer recording has them
+
+
+class RunGrowth(NamedTuple):
+    """What a bundle has of a run that is here, and the events that are here."""
+
+    state: str  # known | grown | apart
+    event_count: int
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ def count_contents(reader: sqlite3.Connection, run_id: str) -> RunContents | Non
     return RunContents(**dict(row)) if row else None
 
 
-def find_growth(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str) -> str:
+def find_growth(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str) -> RunGrowth:
     """Return `known` if a bundle has no more of a run than there is here, `grown` if it has all of that and more.
 
     `apart` if each lacks something of the other, or the run may not be changed: it is pruned, or being recorded.
@@ -84,10 +93,11 @@ def find_growth(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_
         for statement in RECORDED:
             here, there = _compare(detail.execute(statement, key), bundle.execute(statement, key))
             has_more_here, has_more_there = has_more_here or here, has_more_there or there
+        (event_count,) = detail.execute(f"select count(*) from events where {_RUN}", key).fetchone()  # noqa: S608
     trials = {row[0] for row in bundle.execute(f"select id from trials where {_RUN}", key)}  # noqa: S608
     has_more_there |= not trials <= {row[0] for row in connection.execute("select id from trials")}
     if not has_more_there:
-        return "known"
+        return RunGrowth("known", event_count)
     is_fixed = connection.execute(
         """
         select 1
@@ -97,7 +107,7 @@ def find_growth(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_
         """,
         key,
     ).fetchone()
-    return "apart" if has_more_here or is_fixed else "grown"
+    return RunGrowth("apart" if has_more_here or is_fixed else "grown", event_count)
 
 
 @contextmanager
@@ -139,7 +149,7 @@ def grow_run(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id:
     What people wrote, answers about its repros and its name stay. Its words have to be indexed again.
     """
     key = {"run_id": run_id}
-    reopen_run(connection, run_id)
+    connection.execute("delete from sealed_runs where run_id = :run_id", key)  # the bundle has all that its file has
     connection.execute("pragma defer_foreign_keys = on")
     answers = connection.execute(
         "select * from repro_results where repro_id in (select id from repros where run_id = :run_id)", key

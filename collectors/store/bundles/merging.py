@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from compileboard.collectors.store.bundles.growth import find_growth, grow_run
+from compileboard.collectors.store.bundles.growth import RunGrowth, find_growth, grow_run
 from compileboard.collectors.store.codec import measure_unpacked
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
@@ -139,32 +139,31 @@ def merge_bundle(
             raise NotAStore(f"{name} is a CompileBoard database without runs; expected a bundle.")
         for run_id, run_name in runs:
             with write_transaction(connection):
-                state = _find_state(connection, bundle, run_id, again=again, sender=sender)
+                state, known_count = _find_state(connection, bundle, run_id, again=again, sender=sender)
                 count = 0
                 if state in ("new", "grown"):
                     if state == "new":
                         present = [row[0] for row in connection.execute("select id from runs")]
                         copy_run(bundle, connection, run_id, [*present, run_id])
                     else:
-                        (count,) = connection.execute(count_events, (run_id,)).fetchone()
                         grow_run(connection, bundle, run_id)
                     publish_run(connection, run_id)
                     _copy_commits(bundle, connection)
                     connection.execute("delete from removed_runs where run_id = ?", (run_id,))
-                    count = int(bundle.execute(count_events, (run_id,)).fetchone()[0]) - count
+                    count = int(bundle.execute(count_events, (run_id,)).fetchone()[0]) - known_count
             yield MergedRun(run_id, run_name, state, count)
     checkpoint(connection)
 
 
 def _find_state(
     connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, *, again: bool, sender: str | None
-) -> str:
+) -> RunGrowth:
     if connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
         if sender is not None and not has_sent_run(connection, run_id, sender):
-            return "foreign"
+            return RunGrowth("foreign", 0)
         return find_growth(connection, bundle, run_id)
     is_deleted = connection.execute("select 1 from removed_runs where run_id = ?", (run_id,)).fetchone()
-    return "deleted" if is_deleted and not again else "new"
+    return RunGrowth("deleted" if is_deleted and not again else "new", 0)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.dashboard.tokens import create_token
 from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.ingest.source_files import save_trace_file
 from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.collectors.store.maintenance.verification import verify
 from compileboard.collectors.store.migrations import migrate_connection
@@ -101,6 +102,21 @@ def test_what_the_server_alone_has_stays(board: sqlite3.Connection, make: Make) 
     assert (merge(board, make(WHOLE)), count_rows(board)) == ("apart", before)
 
 
+def test_a_trace_log_that_only_one_side_stored_stays(board: sqlite3.Connection, make: Make, tmp_path: Path) -> None:
+    half, whole = make(HALF), make(WHOLE)
+    merge(board, half)
+    (run_id,) = board.execute("select id from runs").fetchone()
+    (tmp_path / "trace.log").write_bytes(HALF)
+    save_trace_file(board, run_id, tmp_path / "trace.log")
+    assert merge(board, whole) == "apart"
+    assert board.execute("select size_bytes from trace_files").fetchone()[0] == len(HALF)
+    with closing(open_writer(whole)) as writer:
+        save_trace_file(writer, run_id, tmp_path / "trace.log")
+        writer.execute("pragma journal_mode = delete")
+    assert merge(board, whole) == "grown"
+    assert board.execute("select count(*) from trace_pieces").fetchone()[0] > 0
+
+
 def test_a_limited_sender_changes_only_runs_that_it_sent(board: sqlite3.Connection, make: Make) -> None:
     half, whole = make(HALF), make(WHOLE)
 
@@ -129,7 +145,13 @@ def test_a_sealed_run_is_compared_and_grows(board: sqlite3.Connection, make: Mak
     merge(board, half)
     seal_all(board)
     assert (merge(board, half), len(list_sealed_runs(board))) == ("known", 1)
-    assert (merge(board, make(WHOLE)), list_sealed_runs(board)) == ("grown", [])
+    (count,) = board.execute("select count(*) from events").fetchone()
+    (merged,) = merge_bundle(board, make(WHOLE))
+    assert (merged.state, list_sealed_runs(board), count) == ("grown", [], 0)
+    with closing(open_reader(half)) as reader:
+        (half_count,) = reader.execute("select count(*) from events").fetchone()
+    (count,) = board.execute("select count(*) from events").fetchone()
+    assert merged.record_count == count - half_count
     assert board.execute("select max(end_offset_bytes) from logs").fetchone()[0] == len(WHOLE)
 
 
