@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import PROGRAMS, Workplace, processes_of, program, wait_for
 from tests.tools.serving import Server, serving
@@ -153,6 +154,18 @@ def test_what_a_log_grew_by_is_pushed_once(workplace: Workplace, server: Server)
     sql = "select count(*), sum(sequence), max(time_us) from events join runs on id = run_id where name = 'grown'"
     with closing(open_reader(str(workplace.database))) as reader:
         assert rows_of(server, sql) == [tuple(reader.execute(sql).fetchone())]
+
+
+def test_a_run_that_was_pruned_on_the_server_is_not_sent_again(workplace: Workplace, server: Server) -> None:
+    workplace.run(PROGRAMS / "spooling.py", 2)
+    words = ("push", workplace.database, "--server", server.address)
+    assert workplace.collect(*words).returncode == 0
+    with closing(open_writer(database_of(server))) as writer:
+        pruned = [run.run_id for run in prune_runs(writer, PruneRule(2**60), 0)]
+    run_id = workplace.only_run()["id"]
+    done = workplace.collect(*words)
+    assert run_id in pruned and done.returncode == 0, done.stderr
+    assert f"run {run_id} is at {server.address}/runs/{run_id} already" in done.stderr
 
 
 def test_what_was_added_while_the_server_was_away_is_sent_later(workplace: Workplace, tmp_path: Path) -> None:

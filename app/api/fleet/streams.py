@@ -26,7 +26,7 @@ from compileboard.app.queries.page import Page
 from compileboard.app.web.access import get_identity, needs
 from compileboard.collectors.store.bundles.growth import count_contents
 from compileboard.collectors.store.streams.receive import StreamWriter
-from compileboard.collectors.store.streams.rows import has_stream_of
+from compileboard.collectors.store.streams.rows import get_removal, has_stream_of
 from compileboard.collectors.store.streams.texts import find_texts, pack_text, save_dropped, save_text, save_texts
 from compileboard.collectors.wire.lines import (
     DIGEST,
@@ -88,7 +88,9 @@ def list_streams(page: PageQuery) -> Page[StreamRow]:
 @operation("/runs/<run_id>/contents")
 @needs("ingest", "read")
 def get_contents(run_id: str) -> RunContentsJson:
-    """Return how much of a run's recording is stored: whoever has more sends it."""
+    """Return how much of a run's recording is stored: whoever has more sends it; 410 for a pruned run."""
+    if get_removal(get_reader(), run_id) == "pruned":
+        raise PushRefused(410, f"Run {run_id} was pruned on the server; nothing more of it is stored.")
     contents = count_contents(get_run_reader(run_id), run_id)
     if contents is None:
         raise PushRefused(404, f"There is no run {run_id[:80]}.")
