@@ -12,11 +12,13 @@ Where cache/ cannot be written or its disk is full, a temporary folder of this u
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sqlite3
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -39,7 +41,9 @@ _NEW = ".new."
 _ATTEMPTS = 3  # another process may remove a file before it is opened
 _ABANDONED_S = 3600
 COUNT_EVERY_S = 60.0
-_counts: dict[str, tuple[float, int]] = {}  # of lost files by board, and when they were counted
+COUNT_PAUSE = 100  # times as long as counting took
+_counts: dict[str, tuple[float, int]] = {}  # of lost files by board, and when they are counted again
+_counting = threading.Lock()
 _reported: set[str] = set()  # caches that cannot be written, as this process has logged
 
 
@@ -119,17 +123,24 @@ def list_lost_files(board: sqlite3.Connection, run_ids: Sequence[str] | None = N
     listed = list_sealed_runs(board) if run_ids is None else [get_sealed_run(board, run_id) for run_id in run_ids]
     sealed = [run for run in listed if run is not None]
     lost = {run.run_id: str(error) for run in sealed if (error := glance_at_run_file(database, run.file))}
-    unread = {row["run_id"] for row in board.execute(_UNREAD_SQL)} if sealed else set()
+    of_these = "" if run_ids is None else "and s.run_id in (select value from json_each(:run_ids))"
+    rows = board.execute(f"{_UNREAD_SQL} {of_these}", {"run_ids": json.dumps([run.run_id for run in sealed])})
+    unread = {row["run_id"] for row in rows} if sealed else set()
     return {run.run_id: _UNREAD for run in sealed if run.run_id in unread} | lost
 
 
 def count_lost_files(board: sqlite3.Connection) -> int:
     """Count the sealed runs whose file is lost; probes ask more often than it is worth to look at all of them."""
-    path, now_s = database_path(board), time.monotonic()
-    counted_s, count = _counts.get(path, (-COUNT_EVERY_S, 0))
-    if now_s - counted_s >= COUNT_EVERY_S:
-        count = len(list_lost_files(board))
-        _counts[path] = (now_s, count)
+    path = database_path(board)
+    due_s, count = _counts.get(path, (0.0, 0))
+    if time.monotonic() >= due_s and _counting.acquire(blocking=False):  # others have the count before
+        try:
+            began_s = time.monotonic()
+            count = len(list_lost_files(board))
+            took_s = time.monotonic() - began_s
+            _counts[path] = (began_s + max(COUNT_EVERY_S, COUNT_PAUSE * took_s), count)
+        finally:
+            _counting.release()
     return count
 
 
@@ -185,7 +196,9 @@ def _make_room(folder: Path, needed_bytes: int) -> None:
 
     Raises: StoreFull if that is not enough.
     """
-    lacking_bytes = max(needed_bytes + SPARE_BYTES - shutil.disk_usage(folder).free, 0)
+    lacking_bytes = needed_bytes + SPARE_BYTES - shutil.disk_usage(folder).free
+    if lacking_bytes <= 0:  # as mostly: a cache of small files has very many
+        return
     files = _list_files(folder)
     if lacking_bytes > sum(size_bytes for _used_s, size_bytes, _path in files):
         raise StoreFull(f"The disk that holds {folder} is full. Free some space.")

@@ -13,14 +13,17 @@ from flask import Flask
 from compileboard.app import db
 from compileboard.app.api.run import timeline
 from compileboard.app.cli.main import main
+from compileboard.app.engines import run_files
 from compileboard.app.engines.address import StoreAddress
 from compileboard.app.engines.copying import CopyError, copy_store
+from compileboard.app.engines.run_files import count_lost_files, list_lost_files
 from compileboard.app.settings import Settings
 from compileboard.app.web.fleet import reports
 from compileboard.app.web.run import trace_files
 from compileboard.collectors.contract.fingerprints import format_id
-from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import ActionOrigin
+from compileboard.collectors.store.dashboard.trash import database_path
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.sealed.files import list_run_files
 from compileboard.collectors.store.sealed.rows import list_sealed_runs
@@ -115,3 +118,17 @@ def test_lists_mark_a_run_whose_file_is_lost_and_probes_count_it(folder: Path, s
     ready = client.get("/readyz").json
     assert ready["warnings"] == {"run_files": "1 sealed run without a file: compileboard verify names them"}
     assert set(ready["checks"]) >= {"read"} and str(folder.parent) not in str(ready)
+
+
+def test_only_the_runs_of_a_page_are_looked_at_and_probes_do_not_count_twice_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(open_writer(folder)) as board:
+        unread = "update published_runs set rows_count = 0, run_pub = max(run_pub, 0) where run_id = ?"
+        assert board.execute(unread, (RUNS[0],)).rowcount == 1
+        assert list_lost_files(board).keys() == list_lost_files(board, RUNS).keys() == {RUNS[0]}
+        assert list_lost_files(board, [RUNS[1]]) == {}
+        monkeypatch.setattr(run_files, "_counts", {database_path(board): (0.0, 5)})
+        with run_files._counting:
+            assert count_lost_files(board) == 5
+        assert [count_lost_files(board) for _ in range(2)] == [1, 1]
