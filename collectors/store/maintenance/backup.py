@@ -217,7 +217,8 @@ def _list_run_files(reader: sqlite3.Connection, trash: Path) -> dict[str, RunFil
     version = int(reader.execute("pragma user_version").fetchone()[0])
     sealed = list_sealed_runs(reader) if version >= SEALED_VERSION else []
     for path in trash.glob("*.db"):
-        with closing(_open_copy(path)) as deleted:
+        # One that is damaged, which `verify` names, or goes just now has no file that we could name.
+        with suppress(sqlite3.DatabaseError), closing(_open_copy(path)) as deleted:
             run = find_sealed_run(deleted)
             sealed += [run] if run is not None else []
     return {run.run_id: run.file for run in sealed}
@@ -360,11 +361,12 @@ def restore_run_files(folder: str, database: str) -> RestoredFiles:
     """
     read_manifest(folder)
     restored = RestoredFiles([], [])
-    with closing(open_reader(database)) as reader:
-        files = _list_run_files(reader, trash_path(database, "").parent)
-    for run_id, file in sorted(files.items()):
-        problem = describe_problem(database, file)
-        if problem is None:
+    files = _list_files_of(database)
+    lost = {run_id: problem for run_id, file in sorted(files.items()) if (problem := describe_problem(database, file))}
+    current = _list_files_of(database) if lost else {}
+    for run_id, problem in lost.items():
+        file = files[run_id]
+        if current.get(run_id) != file:  # put back, sealed anew or deleted for good since: this file is nobody's
             continue
         try:
             put_back_run_file(database, file, Path(folder, RUN_FILES))
@@ -375,6 +377,11 @@ def restore_run_files(folder: str, database: str) -> RestoredFiles:
         except StoreError as error:
             restored.problems.append(f"run {run_id}: {error}")
     return restored
+
+
+def _list_files_of(database: str) -> dict[str, RunFile]:
+    with closing(open_reader(database)) as reader:
+        return _list_run_files(reader, trash_path(database, "").parent)
 
 
 def restore_backup(folder: str, database: str) -> RestoredBackup:

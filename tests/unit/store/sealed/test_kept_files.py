@@ -16,15 +16,26 @@ from compileboard.app.engines.run_files import RunFiles
 from compileboard.app.engines.store import open_store
 from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import open_writer, write_transaction
-from compileboard.collectors.store.dashboard.trash import CannotRestore, delete_run, restore_run
+from compileboard.collectors.store.dashboard.trash import CannotRestore, delete_run, restore_run, trash_path
 from compileboard.collectors.store.errors import NotAStore, StoreError
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.maintenance import pruning
-from compileboard.collectors.store.maintenance.backup import restore_backup, write_backup
+from compileboard.collectors.store.maintenance import backup, pruning
+from compileboard.collectors.store.maintenance.backup import (
+    RestoredFiles,
+    restore_backup,
+    restore_run_files,
+    write_backup,
+)
 from compileboard.collectors.store.maintenance.pruning import PruneRule, list_prunable, measure_used, prune_runs
 from compileboard.collectors.store.maintenance.verification import verify
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.sealed.files import list_run_files, pack_run_file
+from compileboard.collectors.store.sealed.files import (
+    RunFile,
+    describe_problem,
+    list_run_files,
+    pack_run_file,
+    run_folder,
+)
 from compileboard.collectors.store.sealed.reopening import reopen_run, unpack_current
 from compileboard.collectors.store.sealed.rows import ROLLUPS, get_sealed_run, list_sealed_runs
 from tests.unit.app.benched import MLP, RUNS, bench_suite
@@ -148,6 +159,37 @@ def test_lost_files_are_put_back_from_a_backup_while_the_board_is_open(
     output = capsys.readouterr()
     assert f"run {RUNS[0]}: {lost[0]} is missing" in output.err and f"run {RUN}: {lost[2]} cannot be" in output.err
     assert output.out == f"run {RUNS[1]}: its file is back\n"
+
+
+def test_a_file_that_goes_because_its_run_is_reopened_is_not_lost(
+    board: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, target = path_of(board), str(tmp_path / "backup")
+    write_backup(path, target, program_version="1")
+    (old,) = list_run_files(path, RUNS[0])
+
+    def describe(database: str, file: RunFile) -> str | None:
+        if old.exists() and file.name == str(old.relative_to(run_folder(path))):
+            with write_transaction(board):
+                reopen_run(board, RUNS[0])
+            old.unlink()
+        return describe_problem(database, file)
+
+    monkeypatch.setattr(backup, "describe_problem", describe)
+    assert restore_run_files(target, path) == RestoredFiles([], [])
+    assert not old.exists()
+
+
+def test_a_damaged_file_of_the_trash_stops_no_backup(board: sqlite3.Connection, tmp_path: Path) -> None:
+    path, target = path_of(board), str(tmp_path / "backup")
+    delete_run(board, RUNS[2])
+    trash_path(path, RUNS[2]).write_bytes(b"no database at all" * 100)
+    list_run_files(path, RUNS[0])[0].unlink()
+    problems: list[str] = []
+    write_backup(path, target, program_version="1", problems=problems)
+    assert [RUNS[0] in problem for problem in problems] == [True]
+    assert any(RUNS[2] in problem for problem in list_problems(target))
+    assert [RUNS[0] in problem for problem in restore_run_files(target, path).problems] == [True]
 
 
 def test_what_is_wrong_within_a_file_is_told(board: sqlite3.Connection, tmp_path: Path) -> None:
