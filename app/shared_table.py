@@ -21,6 +21,9 @@ _KEY_BYTES = 16
 _STAMP = struct.Struct("q")
 _HEAD_BYTES = _KEY_BYTES + _STAMP.size
 _EMPTY = bytes(_KEY_BYTES)
+# The kernel's locks are of the process. One of all tables: it takes a thread that waits for one table while another
+# thread has a second one for a deadlock, and refuses.
+_process_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,6 @@ class SharedTable:
         self._file = os.memfd_create(f"compileboard-{name}", os.MFD_CLOEXEC)
         os.ftruncate(self._file, self._set_bytes * set_count)
         self._memory = mmap.mmap(self._file, self._set_bytes * set_count)
-        self._lock = threading.Lock()  # the kernel's is of the process
         self._salt = os.urandom(16)  # nobody chooses keys that share a set
         weakref.finalize(self, os.close, self._file)
 
@@ -49,7 +51,7 @@ class SharedTable:
         """Replace a record by what `change` makes of it, none being no record; return that."""
         key = hashlib.blake2b(name, digest_size=_KEY_BYTES, key=self._salt).digest()
         start = int.from_bytes(key[:8], "little") % self._set_count * self._set_bytes
-        with self._lock:
+        with _process_lock:
             fcntl.lockf(self._file, fcntl.LOCK_EX, 1, start)
             try:
                 offset, is_there = self._find(key, start)

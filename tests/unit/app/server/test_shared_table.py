@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 
 from compileboard.app.push.rates import RateLimit
@@ -54,6 +55,25 @@ def test_a_process_that_is_killed_while_it_writes_blocks_nobody() -> None:
     count_up(table, 1)
     assert read(table, b"n") == 1
     os.close(reads), os.close(writes)
+
+
+def test_a_process_has_one_table_at_a_time() -> None:
+    """Else the kernel takes what two processes do with two tables for a deadlock, and refuses a lock."""
+    first, second = (SharedTable("test", value_bytes=0) for _ in range(2))
+    order: list[str] = []
+
+    def change_second(_before: SharedRecord | None) -> None:
+        order.append("second")
+
+    def change_first(_before: SharedRecord | None) -> None:
+        thread.start()
+        thread.join(0.2)
+        order.append("first")
+
+    thread = threading.Thread(target=second.update, args=(b"n", change_second))
+    first.update(b"n", change_first)
+    thread.join()
+    assert order == ["first", "second"]
 
 
 def test_a_full_set_gives_the_place_of_the_oldest() -> None:
