@@ -103,7 +103,7 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
         tables = read_tables(connection)
         _write_trash(connection, tables, run_id, path)  # whole and on the disk before anything goes
         remove_run_words(connection, run_id)
-        _delete_stacks(connection, run_id)
+        delete_stacks(connection, run_id)
         connection.execute("delete from runs where id = :id", {"id": run_id})
         publish_removal(connection)
         connection.execute(
@@ -124,7 +124,7 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
     return True
 
 
-def _delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
+def delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
     """Delete a run's stacks from their innermost frames on: a cascade from the outermost takes the square of depth."""
     connection.execute("pragma defer_foreign_keys = on")  # compiles, which point to them, go with the run
     nodes = connection.execute("select id from stack_nodes where run_id = :id order by depth desc", {"id": run_id})

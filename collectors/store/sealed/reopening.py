@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from compileboard.collectors.store.connection import DATABASE_VERSION, open_writer
-from compileboard.collectors.store.dashboard.trash import database_path, put_back_rows
+from compileboard.collectors.store.dashboard.trash import database_path, delete_stacks, put_back_rows
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.sealed.files import RunFile, open_workplace, unpack_run_file
 from compileboard.collectors.store.sealed.rows import DETAIL, ROLLUPS, get_sealed_run
@@ -73,11 +73,12 @@ def delete_at_once(connection: sqlite3.Connection, run_id: str) -> None:
     connection.execute("pragma defer_foreign_keys = on")
     for table in ("trace_files", *_OWNED):
         connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608
+    delete_stacks(connection, run_id)
 
 
 # The others go with these, by their foreign keys.
 _OWNED = (
     *("graph_breaks", "recompiles", "failures", "cache_lookups", "cudagraph_skips", "guard_sets", "aot_graphs"),
-    *("symbols", "artifacts", "lanes", "compilations", "events", "compiles", "stack_nodes", "results"),
+    *("symbols", "artifacts", "lanes", "compilations", "events", "compiles", "results"),
     *("run_breaks", "run_causes", "run_functions", "run_summaries"),
 )

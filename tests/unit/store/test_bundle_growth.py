@@ -117,6 +117,19 @@ def test_a_trace_log_that_only_one_side_stored_stays(board: sqlite3.Connection, 
     assert board.execute("select count(*) from trace_pieces").fetchone()[0] > 0
 
 
+def test_a_run_with_very_deep_stacks_grows(board: sqlite3.Connection, make: Make) -> None:
+    """SQLite takes a thousand levels of a cascade, and the square of them for its time."""
+    merge(board, make(HALF))
+    (run_id,) = board.execute("select id from runs").fetchone()
+    (first,) = board.execute("select coalesce(max(id), 0) + 1 from stack_nodes").fetchone()
+    rows = [(first + depth, run_id, first + depth - 1 if depth else None, depth) for depth in range(1500)]
+    board.executemany(
+        "insert into stack_nodes (id, run_id, parent_id, depth, file, name) values (?, ?, ?, ?, 'deep', 'f')", rows
+    )
+    assert merge(board, make(WHOLE)) == "grown"
+    assert board.execute("select count(*) from stack_nodes where file = 'deep'").fetchone()[0] == 0
+
+
 def test_a_limited_sender_changes_only_runs_that_it_sent(board: sqlite3.Connection, make: Make) -> None:
     half, whole = make(HALF), make(WHOLE)
 
