@@ -373,7 +373,7 @@ class _Importing:
         if foreign:
             raise StoreError(
                 f"run {', '.join(foreign)} is there already, and {self.sender} did not send it: nothing of it was "
-                "added. Send it with the token that it came with, or one of the scope write."
+                "added. Use the token that sent it, or one of the scope write."
             )
         if apart:
             raise StoreError(

@@ -161,7 +161,7 @@ def test_a_run_that_was_pruned_on_the_server_is_not_sent_again(workplace: Workpl
     words = ("push", workplace.database, "--server", server.address)
     assert workplace.collect(*words).returncode == 0
     with closing(open_writer(database_of(server))) as writer:
-        pruned = [run.run_id for run in prune_runs(writer, PruneRule(2**60), 0)]
+        pruned = [run.id for run in prune_runs(writer, PruneRule(2**60), 0)]
     run_id = workplace.only_run()["id"]
     done = workplace.collect(*words)
     assert run_id in pruned and done.returncode == 0, done.stderr
