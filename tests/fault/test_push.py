@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.collectors.store.dashboard.tokens import create_token
 from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.collectors.store.migrations import migrate
+from tests.tools.make_db import DATA
 from tests.tools.observed import PROGRAMS, Workplace, processes_of, program, wait_for
 from tests.tools.serving import Server, serving
 from tests.unit.app.explored import LOGS
@@ -154,6 +156,22 @@ def test_what_a_log_grew_by_is_pushed_once(workplace: Workplace, server: Server)
     sql = "select count(*), sum(sequence), max(time_us) from events join runs on id = run_id where name = 'grown'"
     with closing(open_reader(str(workplace.database))) as reader:
         assert rows_of(server, sql) == [tuple(reader.execute(sql).fetchone())]
+
+
+def test_a_box_adds_to_no_run_that_another_one_pushed(workplace: Workplace, server: Server) -> None:
+    whole = lzma.decompress((DATA / "trace" / "torch2.13-breaks.log.xz").read_bytes())
+    log, codes = workplace.folder / "owned.log", []
+    with closing(open_writer(database_of(server))) as writer:
+        tokens = [create_token(writer, name, ("ingest",), created_by="me") for name in ("box-1", "box-2")]
+    half = whole[: whole.index(b"\nV", len(whole) // 2) + 1]
+    for body, token in ((half, tokens[0]), (whole, tokens[1]), (whole, tokens[0])):
+        log.write_bytes(body)
+        done = workplace.collect("import", "--server", server.address, log, env={"COMPILEBOARD_TOKEN": token})
+        codes.append((done.returncode, "box-2 did not send it" in done.stderr))
+        shutil.rmtree(workplace.home / "outbox", ignore_errors=True)  # else the sender tries again
+        wait_for(lambda: not processes_of(workplace.home))
+    assert codes == [(0, False), (1, True), (0, False)]
+    assert rows_of(server, "select end_offset_bytes from logs where name like 'owned%'") == [(len(whole),)]
 
 
 def test_a_run_that_was_pruned_on_the_server_is_not_sent_again(workplace: Workplace, server: Server) -> None:
