@@ -82,6 +82,8 @@ class Folder:
         """
         connection = self._runs.pop(run_id, None)
         if connection is None:
+            if run_id in self.unavailable:  # a damaged file is read whole before it is refused
+                raise self.unavailable[run_id].with_traceback(None)
             sealed = get_sealed_run(self.board, run_id)
             if sealed is None:
                 return self.board

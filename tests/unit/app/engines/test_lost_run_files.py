@@ -17,6 +17,7 @@ from compileboard.app.engines import run_files
 from compileboard.app.engines.address import StoreAddress
 from compileboard.app.engines.copying import CopyError, copy_store
 from compileboard.app.engines.run_files import count_lost_files, list_lost_files
+from compileboard.app.engines.store import open_run_or_board
 from compileboard.app.settings import Settings
 from compileboard.app.web.fleet import reports
 from compileboard.app.web.run import trace_files
@@ -132,3 +133,19 @@ def test_only_the_runs_of_a_page_are_looked_at_and_probes_do_not_count_twice_at_
         with run_files._counting:
             assert count_lost_files(board) == 5
         assert [count_lost_files(board) for _ in range(2)] == [1, 1]
+
+
+def test_a_damaged_file_is_read_once_by_a_request(folder: Path, live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = list_run_files(str(folder), RUNS[0])
+    packed = path.read_bytes()
+    path.write_bytes(packed[:500] + b"x" + packed[501:])
+    asked: list[str] = []
+    unpack = run_files.unpack_current
+    monkeypatch.setattr(run_files, "unpack_current", lambda *given: asked.append(given[1].name) or unpack(*given))
+    with closing(open_folder(folder, live)) as store:
+        assert [open_run_or_board(store, RUNS[0]) is store.board for _ in range(3)] == [True] * 3
+        assert store.open_run(RUNS[1]) is not store.board
+        assert sum(path.name in name for name in asked) == 1 and store.unavailable.keys() == {RUNS[0]}
+    path.write_bytes(packed)
+    with closing(open_folder(folder, live)) as store:
+        assert store.open_run(RUNS[0]) is not store.board
