@@ -62,6 +62,8 @@ WHAT = {
         from run_totals
     """,
 }
+RUN_IN_TURN = Path(__file__).parent / "programs" / "in_turn.py"
+IN_TURN = (("breaks.py",), ("recompiles.py",), ("scenarios.py", "inductor"), ("scenarios.py", "reset"))
 
 
 def ask(database: Path, what: str) -> list[tuple[object, ...]]:
@@ -69,15 +71,13 @@ def ask(database: Path, what: str) -> list[tuple[object, ...]]:
         return sorted(connection.execute(WHAT[what]), key=repr)
 
 
-@pytest.fixture(scope="module", params=["breaks", "recompiles", "inductor", "reset"])
-def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Observe a program that also writes torch's own log, and import the log into a database of its own."""
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Observe programs that also write torch's own log, and import the log into a database of its own."""
     workplace = Workplace(tmp_path_factory.mktemp("both"))
-    program, words = PROGRAMS / f"{request.param}.py", ()
-    if not program.exists():
-        program, words = PROGRAMS / "scenarios.py", (request.param,)
+    words = [" ".join((str(PROGRAMS / name), *more)) for name, *more in IN_TURN]
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(workplace.folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    done = workplace.run(program, *words, env={"TORCH_TRACE": str(workplace.folder / "trace"), **cache})
+    done = workplace.run(RUN_IN_TURN, *words, env={"TORCH_TRACE": str(workplace.folder / "trace"), **cache})
     assert done.returncode == 0, done.stderr
     imported = workplace.folder / "imported.db"
     roots = ("--root", str(ROOT), "--root", str(workplace.folder))

@@ -1,0 +1,14 @@
+"""Run other programs one after the other in this process, as a notebook would: torch is imported once.
+
+in_turn.py 'PROGRAM [WORD …]' …
+"""
+
+import runpy
+import sys
+
+import torch
+
+for line in sys.argv[1:]:
+    sys.argv = line.split()
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    torch._dynamo.reset()
