@@ -63,6 +63,5 @@ fuzz: setup
 	COMPILEBOARD_FUZZ_EXAMPLES=$(or $(EXAMPLES),200) $(PY) -m pytest -q tests/contract/test_fuzzed_api.py
 
 # In the order of the files: xdist's own begins with those of many tests and ends with a worker alone at the longest ones.
-# Three workers on two cores: a fifth of the time a test waits, for a server, a recorder or a disk.
 test: lint types contracts
-	$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder

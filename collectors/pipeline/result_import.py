@@ -140,7 +140,9 @@ def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRu
     after = count_rows(connection, run.run_id)
     done.result_count, done.break_count = after[0] - before[0], after[1] - before[1]
     done.record_count = done.result_count + done.break_count
-    sink.ingest(EventBatch([RunEnded(run.run_id, done.read_bytes + 1, max(times), run.run_id, STATE)]))
+    # Files written at other moments, as by a checkout, say nothing of how long a run took.
+    ended_us = max(times) if any(time_us_of(result) for _file, result in run.results) else min(times)
+    sink.ingest(EventBatch([RunEnded(run.run_id, done.read_bytes + 1, ended_us, run.run_id, STATE)]))
     done.deleted = sink.is_deleted
     return done
 

@@ -38,7 +38,7 @@ def run_id_of(done: Any) -> str:
 
 
 def is_empty(workplace: Workplace) -> bool:
-    return not any((workplace.home / "outbox").glob("*/*"))
+    return not workplace.outbox
 
 
 def count_compiles(server: PushServer, run_id: str) -> int:

@@ -231,7 +231,7 @@ def test_a_process_is_pushed_without_a_database(workplace: Workplace) -> None:
         assert (done.returncode, done.stderr) == (0, "")
         run_id = done.stdout.split()[1]
         assert done.stdout == f"run {run_id} (pushed): pushed to {server.address}/runs/{run_id}\n"
-        wait_for(lambda: not any((workplace.home / "outbox").glob("*/*")))
+        wait_for(lambda: not workplace.outbox)
         kinds = [event.KIND for event in server.read(run_id)[0]]
     assert {"run_started", "process_started", "compile_started", "compiled", "run_ended"} <= set(kinds)
     assert not list(workplace.folder.glob("*.db"))

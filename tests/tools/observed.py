@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sqlite3
@@ -46,6 +47,11 @@ class Workplace:
     @property
     def database(self) -> Path:
         return self.folder / "test.db"
+
+    @property
+    def outbox(self) -> list[str]:
+        """List what waits to be pushed; what goes meanwhile is left out, where `Path.glob` would raise."""
+        return glob.glob(f"{self.home}/outbox/*/*")
 
     @property
     def spools(self) -> list[Path]:

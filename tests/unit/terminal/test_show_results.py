@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 from compileboard.collectors.cli.listing import list_text
@@ -27,8 +29,11 @@ def test_show_says_what_became_of_imported_results(tmp_path: Path) -> None:
 
 
 def test_list_and_show_give_a_file_of_results_no_duration_and_no_pid(tmp_path: Path) -> None:
-    database = tmp_path / "t.db"
-    summary = show(database, RECORDED)
+    database, folder = tmp_path / "t.db", tmp_path / "copied"
+    shutil.copytree(RECORDED, folder)
+    for number, path in enumerate(folder.iterdir()):
+        os.utime(path, (1.7e9 + number,) * 2)  # as a checkout writes one after the other
+    summary = show(database, folder)
     assert "took" not in summary.text() and "\n\n\n" not in summary.text()
     cells = list_text(str(database), 5).splitlines()[1].split()
     assert cells[-5:] == ["–", "10", "–", "–", "–"]  # compiles, breaks, recompiles, compiling, took
