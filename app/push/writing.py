@@ -44,7 +44,7 @@ class _Job(Generic[Result]):
             self._result = self._call(writer)
         except PartFailed:
             raise
-        except Exception as error:
+        except Exception as error:  # of whatever kind, who waits for the job gets it
             self.error = explain(error, writer.path) if isinstance(error, sqlite3.Error) else error
 
     def answer(self) -> None:
