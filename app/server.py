@@ -21,7 +21,7 @@ from compileboard.app.follow import Follower, FollowerThread
 from compileboard.app.format import format_plural
 from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.indexing import start_indexing
-from compileboard.app.log_lines import log, set_log_format
+from compileboard.app.log_lines import log
 from compileboard.app.settings import Settings
 from compileboard.app.web.access import LOOPBACK_NAMES, describe_protection, is_loopback, read_proxy_secret, read_roles
 from compileboard.app.web.request_log import describe_logging
@@ -176,7 +176,6 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
 
     Raises: ServeError if the address cannot be had; StoreError if the database cannot be used.
     """
-    set_log_format(settings.log_format)
     listener = bind(settings.host, settings.port)
     with listener:
         check_exposure(settings)

@@ -11,7 +11,6 @@ from compileboard.app.cli.common import db_option
 from compileboard.app.engines.address import parse_address, read_password
 from compileboard.app.format import format_plural
 from compileboard.app.log_lines import log, set_log_format
-from compileboard.app.reports.output import fail
 from compileboard.app.settings import SETTINGS, load_settings, variable_name
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreError
@@ -65,15 +64,12 @@ def serve(**given: str | None) -> int:
     from compileboard.app.server import serve as serve_dashboard
 
     settings = load_settings(os.environ, given)
+    set_log_format(settings.log_format)
     try:
         return serve_dashboard(settings, os.environ)
     except (ServeError, StoreError) as error:
-        if settings.log_format != "none":
-            log(str(error), "error")
-            return REFUSED
-        if isinstance(error, StoreError):
-            raise
-        return fail(str(error))
+        log(str(error), "error")
+        return REFUSED
 
 
 @click.command(cls=Command)
@@ -94,9 +90,13 @@ def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
     """Update incidents as runs arrive, and send due alerts, until interrupted."""
     from compileboard.app import follow as follower
 
-    open_reader(parse_address(db).board).close()  # a database that cannot be used is said at once
     settings = load_settings(os.environ, {"alerts": alerts})
     set_log_format(settings.log_format)
+    try:
+        open_reader(parse_address(db).board).close()
+    except StoreError as error:
+        log(str(error), "error")
+        return REFUSED
     wait = follower.wait_for_stdin if while_stdin else follower.sleep
     more = {"prune_after_days": settings.prune_after_days, "seal_after_s": settings.seal_after_s}
     return follower.follow(db, settings.alerts, os.environ, wait, **more)

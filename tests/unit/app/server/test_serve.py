@@ -56,7 +56,7 @@ def test_serve_makes_a_missing_database_and_says_so(tmp_path: Path, before: str)
         assert reader.execute("select count(*) from runs").fetchone()[0] == 0
 
 
-def test_with_a_format_each_line_has_it_from_the_first_to_the_refusal(tmp_path: Path) -> None:
+def test_with_a_format_each_line_has_it(tmp_path: Path) -> None:
     database = tmp_path / "new.db"
     with serving(database, "--log-format", "json") as server:
         wait_for(lambda: (tmp_path / "new.db-locks" / "follow").exists())
@@ -66,9 +66,14 @@ def test_with_a_format_each_line_has_it_from_the_first_to_the_refusal(tmp_path: 
     assert [line["level"] for line in lines][:2] == ["info", "info"]
     assert lines[0]["message"] == f"{database} did not exist: made an empty database"
     assert "error" in [line["level"] for line in lines]
-    command = [sys.executable, "-m", "compileboard.app", "serve", "--db", str(database), "--port", "0"]
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("follow",)])
+def test_a_refusal_has_the_format_too(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "new.db").write_bytes(b"no database")
+    words = [sys.executable, "-m", "compileboard.app", *command, "--db", str(tmp_path / "new.db")]
     environ = server_environ(tmp_path / "home", COMPILEBOARD_LOG_FORMAT="json")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environ)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, env=environ)
     assert (done.returncode, json.loads(done.stderr)["level"]) == (2, "error")
 
 
