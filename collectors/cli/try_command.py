@@ -33,7 +33,7 @@ Examples:
   %(prog)s 01JD --fix 1                       the first fix that the run's page names
   %(prog)s 01JD --patch fix.patch             a change of your own, as `git diff` writes it
   git diff | %(prog)s 01JD --patch -          what you have changed; the base has it too, so stash it first
-  %(prog)s 01JD --fix 1 --repeat 3            three times each, so that compile time can be judged
+  %(prog)s 01JD --fix 1 --repeat 3            three times each, so that times can be judged
   %(prog)s 01JD --fix 1 -- python train.py --token "$TOKEN"
 """
 _EXIT_CODES = {"improved": DONE, "unchanged": DONE, "interrupted": INTERRUPTED}
@@ -50,7 +50,12 @@ _EXIT_CODES = {"improved": DONE, "unchanged": DONE, "interrupted": INTERRUPTED}
     help="Unified diff to apply instead; paths from the run's folder or its repository. - is standard input.",
 )
 @click.option(
-    "--repeat", "repeat_count", type=Value(read_count), default=1, metavar="N", help="Runs a side. Default: 1."
+    "--repeat",
+    "repeat_count",
+    type=Value(read_count),
+    default=1,
+    metavar="N",
+    help="Runs a side. 3 judge times. Default: 1.",
 )
 @click.option(
     "--keep",

@@ -10,7 +10,7 @@ from typing import Any
 
 from compileboard.collectors.contract.verdicts import ComparedMetric, Measurement, Verdict, decide
 from compileboard.collectors.store.dashboard.trials import Outcome
-from compileboard.collectors.trials.calls import FEWEST_CALLS, pick_step
+from compileboard.collectors.trials.calls import pick_step
 from compileboard.collectors.trials.execution import STDERR, STDOUT, Execution, read_tail
 from compileboard.collectors.trials.outputs import OutputComparison, compare_outputs
 
@@ -23,7 +23,6 @@ COUNTS = (
 COMPILE_TIME = ComparedMetric("compile_s", "Compile time", "down_is_good")
 STEP = ComparedMetric("abs_latency_ms", "Step", "down_is_good")
 _ALWAYS = ("graph_break_count", "recompile_count")
-MOST_SAMPLES = 2_000
 _NOUNS = {
     "graph_break_count": "breaks",
     "recompile_count": "recompiles",
@@ -172,11 +171,8 @@ def _compile_times(side: Sequence[Execution]) -> list[float]:
 
 
 def _steps(side: Sequence[Execution], name: str) -> list[float]:
-    """Return the times of one call in ms: one a repeat where there are enough, else of every call of all repeats."""
-    times = [execution.calls[0].list_steps()[name] for execution in side]
-    if len(times) >= FEWEST_CALLS:
-        return [median(of_run) / 1000 for of_run in times]
-    return [time_us / 1000 for of_run in times for time_us in of_run[-MOST_SAMPLES:]]
+    """Return one time of a call in ms for each execution: two starts of one program differ by more than its calls."""
+    return [median(execution.calls[0].list_steps()[name]) / 1000 for execution in side]
 
 
 def format_change(verdict: Verdict[ComparedMetric]) -> tuple[str, str]:
