@@ -28,6 +28,7 @@ _MACROS = {
     "rows": "(select * from {table}_rows where pub in {pubs})",
     "stored": "{}_rows",
     "of": "{table}.pub = {of}.pub",  # numbers are joined in half the time of texts
+    "pub": "{}.pub",
 }
 _OF_NOTHING = {"in": "in []", "each": "(select null as value where 0)"}  # an empty sequence has no type
 _EMPTY = "empty"

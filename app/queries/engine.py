@@ -14,6 +14,7 @@ write differently is a macro that the engine replaces:
                     and `pub`, or a sequence, `:run_ids`; the statement still joins them
     $stored(table)  a table of roll-ups of all runs, those of runs that count no longer too: `$of` leaves them out
     $of(b, n)       joins rows `b` of either to runs `n` that have `id` and `pub`
+    $pub(r)         the number of a run that these need: null in SQLite, where no index of runs has it
 
 In texts and comments nothing is replaced. Where correctness or speed needs it, a statement has a text for each
 `engine.dialect`: `models.LATEST_SQL`, `trends.RUNS_SQL`. `comparison`, `reason_events` and `repros` beside this module
@@ -48,6 +49,7 @@ _SQLITE = {
     "rows": "{table}",
     "stored": "{0}",
     "of": "{table}.run_id = {0}.id",
+    "pub": "null",
 }
 
 

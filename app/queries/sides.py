@@ -41,7 +41,7 @@ limit 20000
 """  # noqa: S608  own texts only
 # Runs of the same suite around one, the nearest first; then the first of them that measured any of the same series.
 _NEAR = """
-select r.id, r.pub, r.started_us
+select r.id, $pub(r) as pub, r.started_us
 from runs as r
 join runs as o on o.id = :run_id and r.suite $is o.suite and (o.suite is not null or r.name = o.name)
 where {state} <> 'running'

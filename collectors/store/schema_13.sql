@@ -61,9 +61,12 @@ create table engine_publications (
 
 drop index runs_series;
 create index runs_series on runs (suite, name, started_us, state, source, id);
+-- The newest runs, of all or of one name or suite, with what tells which of them count.
+drop index runs_started;
+create index runs_started on runs (started_us desc, id desc, suite, name, state, source);
+create index runs_name on runs (name, started_us, id, suite, state, source);
+create index runs_suite on runs (suite, started_us, id, name, state, source);
 -- The runs of one value in the order of the list, and each value that there is, without reading every run.
-create index runs_name on runs (name, started_us, id);
-create index runs_suite on runs (suite, started_us, id);
 create index runs_host on runs (host, started_us, id);
 create index runs_gpu on runs (gpu_name, started_us, id);
 create index runs_torch on runs (torch_version, started_us, id);

@@ -123,7 +123,7 @@ def _newest(scope: str) -> str:
     """Write the newest runs as a common table expression."""
     return f"""
 with newest as materialized (
-  select r.id, r.pub
+  select r.id, $pub(r) as pub
   from runs as r
   where {scope}
   order by r.started_us desc, r.id desc
@@ -146,9 +146,11 @@ with last as materialized (
   where {scope}
   group by r.suite, r.name
 ), newest as materialized (
-  select r.id, r.pub, coalesce(r.ended_us, r.started_us) = coalesce(last.ended_us, last.started_us) as is_newest
+  select r.id, r.pub as pub, coalesce(r.ended_us, r.started_us) = coalesce(last.ended_us, last.started_us) as is_newest
   from (
-    select r.id, r.pub, r.suite, r.name, r.started_us, case when r.state <> 'running' then r.started_us end as ended_us
+    select
+      r.id, $pub(r) as pub, r.suite, r.name, r.started_us,
+      case when r.state <> 'running' then r.started_us end as ended_us
     from runs as r
     where {scope}
     order by r.started_us desc, r.id desc

@@ -670,7 +670,7 @@ with series as materialized (
   join runs as r on $of(b, r)
   where b.{key} = :id
 ), newest as materialized (
-  select r.id as id, r.pub as pub, r.name as name, $a.title as title, r.started_us as started_us
+  select r.id as id, $pub(r) as pub, r.name as name, $a.title as title, r.started_us as started_us
   from series as s
   $join runs as r on r.suite $is s.suite and r.name = s.name and r.source <> 'trial'
   $words

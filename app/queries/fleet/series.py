@@ -241,7 +241,7 @@ def list_series_names(engine: Engine) -> list[SeriesName]:
 # Of runs in which something was compiled: in the others no guard can have failed.
 CATEGORY_SQL = """
 with newest as materialized (
-  select r.id, r.pub, r.name, $a.title, r.started_us
+  select r.id, $pub(r) as pub, r.name, $a.title, r.started_us
   from runs as r
   $totals
   $words

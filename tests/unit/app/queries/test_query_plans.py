@@ -8,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.fleet.overview import breaks_sql, write_scope
 from compileboard.app.queries.fleet.series import list_run_points
 from compileboard.app.queries.newest import list_running_ids, read_clock
 from compileboard.collectors.store import connection as connect
@@ -86,6 +87,18 @@ def test_the_runs_of_an_incident_are_read_by_their_name(recorded_reader: sqlite3
     list(list_run_points(SqliteEngine(recorded_reader), ["train"]))
     plan = [step["detail"] for step in recorded_reader.execute(f"explain query plan {ran[0]}")]
     assert any("runs_name (name=?)" in detail for detail in plan), plan
+
+
+@pytest.mark.parametrize(("suite", "name"), [(None, None), ("nightly", None), (None, "train"), ("nightly", "train")])
+def test_the_newest_runs_are_found_without_their_rows(
+    recorded_reader: sqlite3.Connection, suite: str | None, name: str | None
+) -> None:
+    values = {"suite": suite, "name": name, "newest": 5, "limit": 5}
+    sql = breaks_sql(write_scope(suite, name))
+    used = {key: value for key, value in values.items() if f":{key}" in sql}
+    plan = [step["detail"] for step in SqliteEngine(recorded_reader).rows(f"explain query plan {sql}", used)]
+    runs = [detail for detail in plan if "INDEX runs_" in detail]
+    assert len(runs) == 2 and all("USING COVERING INDEX" in detail for detail in runs), plan
 
 
 def test_runs_that_are_running_are_read_of_their_index(
