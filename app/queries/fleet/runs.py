@@ -131,23 +131,45 @@ _CONDITIONS = {
 }
 # LIKE takes a third of the time of instr() of lower(), and folds the same letters. It stops at a NUL: the runs that
 # have one are in an index of their own, and :pattern is null where the text has one.
-_TEXT_SQLITE = f"""(
+_LIKE = """
     r.name like :pattern escape '\\'
     or r.command like :pattern escape '\\'
     or r.git_branch like :pattern escape '\\'
     or r.git_subject like :pattern escape '\\'
-    or instr(lower($a.title), lower(:text))
-    or instr(lower($a.note), lower(:text))
-    or substr(r.id, 1, length(:text)) = upper(:text)
-    or r.id = :text
-    or r.id in (
+"""
+_IN_WORDS = "instr(lower(a.title), lower(:text)) or instr(lower(a.note), lower(:text))"
+_WITH_NUL = f"""
       select r.id
       from runs as r
       $words
       where instr(r.name || r.command || coalesce(r.git_branch, '') || coalesce(r.git_subject, ''), char(0)) > 0
         and {_CONDITIONS["text"]}
-    )
-  )"""  # noqa: S608  own texts only
+"""  # noqa: S608  own texts only
+_TEXT_SQLITE = f"""(
+    {_LIKE}
+    or {_IN_WORDS}
+    or substr(r.id, 1, length(:text)) = upper(:text)
+    or r.id = :text
+    or r.id in ({_WITH_NUL})
+  )"""
+# In an index that has these texts and little else. Whoever has more than a few is found sooner from the newest run on.
+_FEW = 200
+BY_TEXT_SQL = f"""
+select r.id
+from runs as r
+where {_LIKE}
+union all
+select a.run_id
+from run_annotations as a
+where {_IN_WORDS}
+union all
+select id
+from runs
+where (id >= upper(:text) and id < upper(:text) || char(1114111)) or id = :text
+union all
+{_WITH_NUL}
+limit :most
+"""  # noqa: S608  own texts only
 # Each is true where its filter is not given.
 _WHERE = "\n  and ".join(f"(:{name} is null or {condition})" for name, condition in _CONDITIONS.items())
 
@@ -161,13 +183,24 @@ _PINNED = {
 
 def write_where(given: Mapping[str, Any], dialect: Dialect) -> str:
     """Write the conditions of what is given alone, so that an index of it is of use."""
-    conditions = _CONDITIONS | ({"text": _TEXT_SQLITE} if dialect == "sqlite" else {})
+    conditions = _CONDITIONS | {"run_ids": "r.id $in(:run_ids)"}
+    if dialect == "sqlite":
+        conditions["text"] = _TEXT_SQLITE
     return "\n  and ".join(text for name, text in conditions.items() if given[name] is not None) or "true"
 
 
 def _bind(selection: RunFilter) -> dict[str, Any]:
-    values: dict[str, Any] = {name: value if value != "" else None for name, value in vars(selection).items()}
-    return values | {"pattern": _write_pattern(values["text"])}
+    return {name: value if value != "" else None for name, value in vars(selection).items()}
+
+
+def _bind_list(engine: Engine, selection: RunFilter) -> dict[str, Any]:
+    """Make the values of `write_where`: in SQLite a text that few runs have becomes their ids."""
+    values = _bind(selection)
+    values |= {"pattern": _write_pattern(values["text"]), "run_ids": None}
+    if values["text"] is None or engine.dialect == "clickhouse":
+        return values
+    run_ids = [row[0] for row in engine.rows(BY_TEXT_SQL, values | {"most": _FEW + 1})]
+    return values if len(run_ids) > _FEW else values | {"text": None, "run_ids": run_ids}
 
 
 def _write_pattern(text: str | None) -> str | None:
@@ -217,6 +250,7 @@ def list_runs(
     """
     order, direction = check_order(sort, ORDERS)
     after = decode_cursor(cursor, int, int, str)
+    selected = _bind_list(engine, selection or RunFilter())
     rows: list[RunRow] = []
     # Pinned runs, then the others: each phase reads along its index instead of sorting everything.
     for pinned in (1, 0) if pinned_first else (None,):
@@ -224,7 +258,7 @@ def list_runs(
         if after and int(after[0]) < phase:
             continue
         behind = after if after and after[0] == phase else None
-        values = _bind(selection or RunFilter()) | {"pinned": pinned, "limit": limit + 1 - len(rows)}
+        values = selected | {"pinned": pinned, "limit": limit + 1 - len(rows)}
         if behind:
             values |= {"after_key": behind[1], "after_id": behind[2]}
         sql = runs_sql(order, direction == "asc", behind is not None, values, engine.dialect)
@@ -248,7 +282,7 @@ def _key_of(row: RunRow, order: str) -> int:
 
 def count_runs(engine: Engine, selection: RunFilter | None = None) -> int:
     """Count the runs that a filter lets through."""
-    values = _bind(selection or RunFilter())
+    values = _bind_list(engine, selection or RunFilter())
     words = "$words" if values["text"] is not None else ""
     where = write_where(values, engine.dialect)
     return int(engine.rows(f"select count(*) from runs as r {words} where {where}", values)[0][0])  # noqa: S608
@@ -340,12 +374,38 @@ from ({text.format(name=name)}) as {name}_values
     )
     for dialect, text in _DISTINCT.items()
 }
-_TAGS = """
+_TAGS: dict[Dialect, str] = {
+    "sqlite": """
+with recursive steps (key, tag_value) as (
+  select min(key), (select value from run_tags order by key, value limit 1)
+  from run_tags
+  union all
+  select
+    case
+      when exists (select 1 from run_tags where key = s.key and value > s.tag_value) then s.key
+      else (select min(key) from run_tags where key > s.key)
+    end,
+    coalesce(
+      (select min(value) from run_tags where key = s.key and value > s.tag_value),
+      (select min(value) from run_tags where key = (select min(key) from run_tags where key > s.key))
+    )
+  from steps as s
+  where s.key is not null
+  limit 201
+)
+select key || '=' || tag_value as value
+from steps
+where key is not null
+order by value
+limit 200
+""",
+    "clickhouse": """
 select key || '=' || t.tag_value as value
 from (select distinct key, value as tag_value from run_tags) as t
 order by value
 limit 200
-"""
+""",
+}
 
 
 def list_values(engine: Engine, column: str, limit: int) -> list[str]:
@@ -360,7 +420,7 @@ def list_choices(engine: Engine) -> RunChoices:
     for column, value in engine.rows(_CHOICES[engine.dialect], {"most": _MOST_CHOICES}):
         columns[column].append(value)
     names, suites, hosts, gpus, torches = (tuple(sorted(values)) for values in columns.values())
-    tags = tuple(row["value"] for row in engine.rows(_TAGS))
+    tags = tuple(row["value"] for row in engine.rows(_TAGS[engine.dialect]))
     return RunChoices(names, suites, hosts, (*gpus, "CPU"), torches, tags)
 
 

@@ -67,6 +67,7 @@ def test_page_of_results_scans_no_table_of_events(
         ("/runs?q=torch&limit=1", "runs_text"),
         ("/runs?host=box&limit=1", "runs_host"),
         ("/runs", "runs_torch"),
+        ("/runs", "run_tags_value (key=? AND value>?)"),
         ("/compare", "run_totals_benched"),
         ("/", "runs_running"),
         ("/", "runs_trials"),
@@ -77,7 +78,8 @@ def test_page_across_runs_reads_an_index(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection, ran: list[str], page: str, index: str
 ) -> None:
     assert recorded_client.get(page).status_code == 200
-    plans = [list(recorded_reader.execute(f"explain query plan {sql}")) for sql in ran if "from runs" in sql]
+    lists = [sql for sql in ran if "from runs" in sql or "from run_tags" in sql]
+    plans = [list(recorded_reader.execute(f"explain query plan {sql}")) for sql in lists]
     assert any(f"INDEX {index}" in step["detail"] for plan in plans for step in plan), plans
 
 

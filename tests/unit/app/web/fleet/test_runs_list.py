@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.fleet.runs import ORDERS, list_runs, read_run_filter
+from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.queries.fleet import runs as run_queries
+from compileboard.app.queries.fleet.runs import ORDERS, RunFilter, count_runs, list_runs, read_run_filter
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.dashboard.annotations import annotate
 from tests.unit.app.engines.published import OpenEngine
@@ -78,6 +80,16 @@ def test_each_filter_lets_its_runs_through(client: FlaskClient, query: str, show
     assert _shown(client, query) == shown.split()
     count = len(shown.split())
     assert f"{count} run{'s' if count != 1 else ''}" in client.get(f"/runs?{query}").text
+
+
+@pytest.mark.parametrize("text", ["TRAIN", "r2", "baseline", "ticket 7", "fix/", "%", "zzz"])
+def test_a_text_is_found_in_the_same_runs_whether_few_or_many_have_it(
+    reader: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    engine, selection = SqliteEngine(reader), RunFilter(text=text)
+    listed = list_runs(engine, selection).rows
+    monkeypatch.setattr(run_queries, "_FEW", -1)
+    assert (list_runs(engine, selection).rows, count_runs(engine, selection)) == (listed, len(listed))
 
 
 @pytest.mark.parametrize("order", ORDERS)
