@@ -24,36 +24,44 @@ class Recount(NamedTuple):
     counters: tuple[str, ...]
 
 
-def _total(name: str, table: str, what: str = "count(*)", where: str = "true") -> tuple[str, str]:
-    return name, f"(select coalesce({what}, 0) from {table} as x where x.run_id = r.id and {where})"  # noqa: S608
+# Each table once: its counters, by run.
+_FORWARD = "kind = 'forward'"
+RUN_TOTALS = {
+    "compiles": {"compile_count": "count(*)"},
+    "compilations": {
+        "record_count": "count(*)",
+        "recompile_limit_count": f"sum({_FORWARD} and outcome = 'recompile_limit')",
+        "failure_count": f"sum({_FORWARD} and outcome = 'failed')",
+        "restart_count": "sum(restart_count)",
+        "compile_us": "sum(case when kind <> 'runtime' then duration_us end)",
+    },
+    "graph_breaks": {"graph_break_count": "count(*)"},
+    "recompiles": {"recompile_count": "count(*)"},
+    "failures": {"runtime_failure_count": "sum(phase <> 'compile')"},
+    "cache_lookups": {f"cache_{result}_count": f"sum(result = '{result}')" for result in ("hit", "miss", "bypass")},
+    "cudagraph_skips": {"cudagraph_skip_count": "count(*)"},
+    "processes": {"process_count": "count(*)"},
+    "results": {"result_count": "count(*)", "failed_result_count": "sum(status = 'failed')"},
+}
+_TOTAL_NAMES = tuple(name for counters in RUN_TOTALS.values() for name in counters)
 
 
-RUN_TOTALS = dict(
-    (
-        _total("compile_count", "compiles"),
-        _total("record_count", "compilations"),
-        _total("graph_break_count", "graph_breaks"),
-        _total("recompile_count", "recompiles"),
-        _total("recompile_limit_count", "compilations", where="kind = 'forward' and outcome = 'recompile_limit'"),
-        _total("failure_count", "compilations", where="kind = 'forward' and outcome = 'failed'"),
-        _total("runtime_failure_count", "failures", where="phase <> 'compile'"),
-        _total("restart_count", "compilations", "sum(restart_count)"),
-        _total("cache_hit_count", "cache_lookups", where="result = 'hit'"),
-        _total("cache_miss_count", "cache_lookups", where="result = 'miss'"),
-        _total("cache_bypass_count", "cache_lookups", where="result = 'bypass'"),
-        _total("cudagraph_skip_count", "cudagraph_skips"),
-        _total("process_count", "processes"),
-        _total("result_count", "results"),
-        _total("failed_result_count", "results", where="status = 'failed'"),
-        _total("compile_us", "compilations", "sum(duration_us)", "kind <> 'runtime'"),
-    )
-)
+def _count_totals() -> str:
+    """Write the select for the totals of every run."""
+    sums = [
+        f"left join (select run_id, {', '.join(f'{sql} as {name}' for name, sql in counters.items())} "  # noqa: S608
+        f"from {table} group by run_id) as {table} on {table}.run_id = r.id"
+        for table, counters in RUN_TOTALS.items()
+    ]
+    return f"select r.id as run_id, {', '.join(_TOTAL_NAMES)} from runs as r {' '.join(sums)}"  # noqa: S608
+
+
 RECOUNTS = (
     Recount(
         "run_totals",
         ("run_id",),
-        f"select r.id as run_id, {', '.join(f'{sql} as {name}' for name, sql in RUN_TOTALS.items())} from runs as r",  # noqa: S608
-        tuple(RUN_TOTALS),
+        _count_totals(),
+        _TOTAL_NAMES,
     ),
     Recount(
         "run_breaks",
@@ -124,12 +132,13 @@ def _compare(connection: sqlite3.Connection, recount: Recount) -> list[str]:
     # What belongs to no function or cause is in no roll-up.
     known = " and ".join(f"coalesce(t.{name}, c.{name}) is not null" for name in recount.key)
     sides = [("left join", "t", "c"), ("left join", "c", "t")]
-    tables = {"t": recount.table, "c": f"({recount.counted})"}
+    tables = {"t": recount.table, "c": "counted"}  # counted once for both sides
     statement = " union ".join(
         f"select {keys}, {pairs} from {tables[first]} as {first} {join} {tables[second]} as {second} on {same_key} "  # noqa: S608
         f"where ({differs}) and {known} {pruned}"
         for join, first, second in sides
     )
+    statement = f"with counted as materialized ({recount.counted}) {statement}"
     lines = []
     for row in connection.execute(f"{statement} limit {MOST_EXAMPLES}"):
         values = list(row)

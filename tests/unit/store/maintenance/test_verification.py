@@ -57,6 +57,10 @@ def test_results_have_the_summaries_that_they_come_to(tmp_path: Path) -> None:
     [
         ("run_totals", "compile_count"),
         ("run_totals", "compile_us"),
+        ("run_totals", "recompile_limit_count"),
+        ("run_totals", "restart_count"),
+        ("run_totals", "cache_miss_count"),
+        ("run_totals", "failed_result_count"),
         ("run_breaks", "break_count"),
         ("run_causes", "recompile_count"),
         ("run_functions", "graph_break_count"),
