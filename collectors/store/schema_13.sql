@@ -23,9 +23,9 @@ create table sealed_runs (
   size_bytes integer not null,        -- of the file as it is stored
   unpacked_bytes integer not null,
   sealed_us integer not null,
-  emptied_us integer                  -- when its detail was gone from here; null: some of it may be left
+  emptied_us integer                  -- when its detail was gone from here; null: some of it may be left; 0: put back
 ) strict, without rowid;
-create index sealed_runs_left on sealed_runs (run_id) where emptied_us is null;
+create index sealed_runs_left on sealed_runs (run_id) where coalesce(emptied_us, 0) = 0;
 
 -- The largest id of a result of any run that was sealed: none is given again.
 alter table publications add column last_result_id integer not null default 0;

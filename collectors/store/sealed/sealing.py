@@ -44,11 +44,11 @@ SILENT_US = 86_400 * 1_000_000  # of a run that never ended
 SEALABLE_SQL = """
 select r.id, r.pub
 from published_runs as p
-join runs as r on r.id = p.run_id
-where p.rows_run_pub = r.pub
+cross join runs as r on r.id = p.run_id -- most are sealed: their rows are not read
+where p.run_id not in (select run_id from sealed_runs)
   and p.rows_us <= :now_us - :quiet_us
+  and p.rows_run_pub = r.pub
   and (r.state <> 'running' or r.heartbeat_us <= :now_us - :silent_us)
-  and not exists (select 1 from sealed_runs as s where s.run_id = r.id)
   and not exists (select 1 from pruned_runs as d where d.run_id = r.id and d.deleted_bytes is null)
 """
 _STATE_SQL = """
@@ -72,7 +72,7 @@ def list_sealable(
 ) -> list[str]:
     """List the runs to seal, those first whose detail a killed pass did not delete, then those of the oldest change."""
     left = connection.execute(
-        "select run_id from sealed_runs where emptied_us is null or emptied_us = 0 order by run_id"
+        "select run_id from sealed_runs where coalesce(emptied_us, 0) = 0 order by run_id"
     ).fetchall()
     rows = connection.execute(
         f"{SEALABLE_SQL} order by r.pub limit :limit", _values(now_us, quiet_us) | {"limit": limit}
@@ -126,7 +126,7 @@ def _need_sealable(connection: sqlite3.Connection, run_id: str, now_us: int, qui
     Raises: NotSealable
     """
     row = connection.execute(
-        f"{SEALABLE_SQL} and r.id = :run_id", _values(now_us, quiet_us) | {"run_id": run_id}
+        f"{SEALABLE_SQL} and p.run_id = :run_id", _values(now_us, quiet_us) | {"run_id": run_id}
     ).fetchone()
     if row is not None:
         return int(row["pub"])

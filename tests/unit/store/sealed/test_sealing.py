@@ -108,6 +108,16 @@ def test_detail_and_roll_ups_go_and_come_back(board: sqlite3.Connection) -> None
     assert list_problems(board) == []
 
 
+def test_the_runs_to_seal_are_listed_without_reading_sealed_ones(board: sqlite3.Connection) -> None:
+    seen: list[str] = []
+    board.set_trace_callback(seen.append)
+    list_sealable(board, NOW_US)
+    board.set_trace_callback(None)
+    left, others = ([row["detail"] for row in board.execute(f"explain query plan {sql}")] for sql in seen[:2])
+    assert left == ["SCAN sealed_runs USING INDEX sealed_runs_left"]
+    assert others[0] == "SCAN p" and "IN-OPERATOR" in others[1] and others[2].startswith("SEARCH r ")
+
+
 def test_all_of_a_run_is_in_its_file_or_stays(board: sqlite3.Connection) -> None:
     moved = {*(table for table, _where in pruning.DETAIL), *pruning.CASCADING, "trace_files"} - {"repro_storages"}
     assert set(DETAIL) == moved
