@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compileboard.app.log_lines import log
@@ -42,7 +43,22 @@ _ATTEMPTS = 3  # another process may remove a file before it is opened
 _ABANDONED_S = 3600
 COUNT_EVERY_S = 60.0
 COUNT_PAUSE = 100  # times as long as counting took
-_counts: dict[str, tuple[float, int]] = {}  # of lost files by board, and when they are counted again
+COUNT_S = 0.05  # of one probe: of many files the next probes look at the rest
+_COUNTED_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class LostCount:
+    """The lost files of a board, and how far they are being counted anew: behind `run_id`, in `took_s` so far."""
+
+    count: int = 0
+    due_s: float = 0.0
+    run_id: str = ""
+    new_count: int = 0
+    took_s: float = 0.0
+
+
+_counts: dict[str, LostCount] = {}  # by board
 _counting = threading.Lock()
 _reported: set[str] = set()  # caches that cannot be written, as this process has logged
 
@@ -132,18 +148,28 @@ def list_lost_files(board: sqlite3.Connection, run_ids: Sequence[str] | None = N
 def count_lost_files(board: sqlite3.Connection) -> int:
     """Count the sealed runs whose file is lost; probes ask more often than it is worth to look at all of them."""
     path = database_path(board)
-    due_s, count = _counts.get(path, (0.0, 0))
-    if time.monotonic() >= due_s and _counting.acquire(blocking=False):  # others have the count before
+    lost = _counts.get(path, LostCount())
+    if time.monotonic() >= lost.due_s and _counting.acquire(blocking=False):  # others have the count before
         try:
-            began_s = time.monotonic()
-            count = len(list_lost_files(board))
-            took_s = time.monotonic() - began_s
-            _counts[path] = (began_s + max(COUNT_EVERY_S, COUNT_PAUSE * took_s), count)
+            lost = _counts[path] = _count_further(board, lost)
         finally:
             _counting.release()
-    return count
+    return max(lost.count, lost.new_count)
 
 
+def _count_further(board: sqlite3.Connection, lost: LostCount) -> LostCount:
+    """Look at the next files for a while; at the end of the list the count is the new one."""
+    began_s, run_id, new_count = time.monotonic(), lost.run_id, lost.new_count
+    while run_ids := [str(row["run_id"]) for row in board.execute(_NEXT_SQL, (run_id, _COUNTED_AT_ONCE))]:
+        new_count += len(list_lost_files(board, run_ids))
+        run_id, now_s = run_ids[-1], time.monotonic()
+        if now_s - began_s >= COUNT_S:
+            return replace(lost, run_id=run_id, new_count=new_count, took_s=lost.took_s + now_s - began_s)
+    took_s = lost.took_s + time.monotonic() - began_s
+    return LostCount(new_count, time.monotonic() + max(COUNT_EVERY_S, COUNT_PAUSE * took_s))
+
+
+_NEXT_SQL = "select run_id from sealed_runs where run_id > ? order by run_id limit ?"
 # Listed by the second engine, but without roll-ups: those are in the file alone.
 _UNREAD_SQL = """
 select s.run_id

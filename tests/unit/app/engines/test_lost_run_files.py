@@ -129,10 +129,25 @@ def test_only_the_runs_of_a_page_are_looked_at_and_probes_do_not_count_twice_at_
         assert board.execute(unread, (RUNS[0],)).rowcount == 1
         assert list_lost_files(board).keys() == list_lost_files(board, RUNS).keys() == {RUNS[0]}
         assert list_lost_files(board, [RUNS[1]]) == {}
-        monkeypatch.setattr(run_files, "_counts", {database_path(board): (0.0, 5)})
+        monkeypatch.setattr(run_files, "_counts", {database_path(board): run_files.LostCount(5)})
         with run_files._counting:
             assert count_lost_files(board) == 5
         assert [count_lost_files(board) for _ in range(2)] == [1, 1]
+
+
+def test_a_probe_looks_at_some_files_and_the_next_ones_at_the_rest(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = list_files(folder)
+    for path in files[1:]:
+        path.unlink()
+    monkeypatch.setattr(run_files, "_counts", {})
+    monkeypatch.setattr(run_files, "COUNT_S", 0.0)
+    monkeypatch.setattr(run_files, "_COUNTED_AT_ONCE", 1)
+    with closing(open_reader(folder)) as board:
+        assert [count_lost_files(board) for _ in files] == list(range(len(files)))
+        assert [count_lost_files(board) for _ in range(2)] == [len(files) - 1] * 2
+        assert run_files._counts[database_path(board)].run_id == ""
 
 
 def test_a_damaged_file_is_read_once_by_a_request(folder: Path, live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
