@@ -43,6 +43,7 @@ ADDRESSES: tuple[tuple[str, str, bool], ...] = (
     ("runs", "/runs", False),
     ("runs, filtered", "/runs?suite={suite}&sort=recompiles", False),
     ("runs, by text", "/runs?q={word}", False),
+    ("runs, by a text that none has", "/runs?q=none+has+this", False),
     ("runs, by tag", "/runs?tag={tag}&state=finished", False),
     ("run", "/runs/{run}", True),
     ("run, the largest", "/runs/{large}", True),

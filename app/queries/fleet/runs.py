@@ -137,21 +137,22 @@ _LIKE = """
     or r.git_branch like :pattern escape '\\'
     or r.git_subject like :pattern escape '\\'
 """
-_IN_WORDS = "instr(lower(a.title), lower(:text)) or instr(lower(a.note), lower(:text))"
-_WITH_NUL = f"""
-      select r.id
-      from runs as r
-      $words
-      where instr(r.name || r.command || coalesce(r.git_branch, '') || coalesce(r.git_subject, ''), char(0)) > 0
-        and {_CONDITIONS["text"]}
+_ELSEWHERE = f"""
+    select a.run_id
+    from run_annotations as a
+    where instr(lower(a.title), lower(:text)) or instr(lower(a.note), lower(:text))
+    union all
+    select id
+    from runs
+    where (id >= upper(:text) and id < upper(:text) || char(1114111)) or id = :text
+    union all
+    select r.id
+    from runs as r
+    $words
+    where instr(r.name || r.command || coalesce(r.git_branch, '') || coalesce(r.git_subject, ''), char(0)) > 0
+      and {_CONDITIONS["text"]}
 """  # noqa: S608  own texts only
-_TEXT_SQLITE = f"""(
-    {_LIKE}
-    or {_IN_WORDS}
-    or substr(r.id, 1, length(:text)) = upper(:text)
-    or r.id = :text
-    or r.id in ({_WITH_NUL})
-  )"""
+_TEXT_SQLITE = f"({_LIKE} or r.id in ({_ELSEWHERE}))"
 # In an index that has these texts and little else. Whoever has more than a few is found sooner from the newest run on.
 _FEW = 200
 BY_TEXT_SQL = f"""
@@ -159,17 +160,9 @@ select r.id
 from runs as r
 where {_LIKE}
 union all
-select a.run_id
-from run_annotations as a
-where {_IN_WORDS}
-union all
-select id
-from runs
-where (id >= upper(:text) and id < upper(:text) || char(1114111)) or id = :text
-union all
-{_WITH_NUL}
+{_ELSEWHERE}
 limit :most
-"""  # noqa: S608  own texts only
+"""  # noqa: S608
 # Each is true where its filter is not given.
 _WHERE = "\n  and ".join(f"(:{name} is null or {condition})" for name, condition in _CONDITIONS.items())
 
@@ -283,9 +276,8 @@ def _key_of(row: RunRow, order: str) -> int:
 def count_runs(engine: Engine, selection: RunFilter | None = None) -> int:
     """Count the runs that a filter lets through."""
     values = _bind_list(engine, selection or RunFilter())
-    words = "$words" if values["text"] is not None else ""
     where = write_where(values, engine.dialect)
-    return int(engine.rows(f"select count(*) from runs as r {words} where {where}", values)[0][0])  # noqa: S608
+    return int(engine.rows(f"select count(*) from runs as r where {where}", values)[0][0])  # noqa: S608
 
 
 def get_run(engine: Engine, run_id: str) -> RunRow | None:
