@@ -158,7 +158,7 @@ def count_lost_files(board: sqlite3.Connection) -> int:
 
 
 def _count_further(board: sqlite3.Connection, lost: LostCount) -> LostCount:
-    """Look at the next files for a while; at the end of the list the count is the new one."""
+    """Count the lost among the next files for a while; at the end of the list the count is the new one."""
     began_s, run_id, new_count = time.monotonic(), lost.run_id, lost.new_count
     while run_ids := [str(row["run_id"]) for row in board.execute(_NEXT_SQL, (run_id, _COUNTED_AT_ONCE))]:
         new_count += len(list_lost_files(board, run_ids))
