@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from compileboard.collectors.contract.fingerprints import format_id
@@ -19,13 +20,15 @@ class Insert:
         self._head = f"insert {'or ignore ' * ignore}into {table}"
         self._tail = tail
         self._statement: str | None = None  # asking each row for its columns costs 1.5 µs of 30
+        self._order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = tuple  # sqlite3 takes 0.1 µs for each bound name
 
     def add(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
         """Insert a row."""
         if self._statement is None:
-            bound = ", ".join(f":{column}" for column in values)
+            self._order = itemgetter(*values)
+            bound = ", ".join("?" * len(values))
             self._statement = f"{self._head} ({', '.join(values)}) values ({bound}) {self._tail}"
-        return connection.execute(self._statement, values)
+        return connection.execute(self._statement, self._order(values))
 
 
 class IdClashError(ValueError):
