@@ -32,12 +32,12 @@ def fingerprint(*parts: str | None) -> str:
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+@lru_cache(maxsize=10_000, typed=True)  # a suite's series come with each of its runs, and causes with each batch
 def content_digest(*parts: str | int | None) -> str:
     """Hash a kind of thing and what tells one apart; None, "" and 0 differ, and so does where a part ends."""
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
 
 
-@lru_cache(maxsize=10_000, typed=True)  # a suite's series come with each of its runs
 def content_id(*parts: str | int | None) -> int:
     """Return a thing's id, the same in every database: the first 63 bits of its digest, as an integer of SQLite."""
     return int(content_digest(*parts)[:16], 16) >> 1

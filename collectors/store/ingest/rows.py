@@ -30,7 +30,7 @@ from compileboard.collectors.contract.events import (
     SpanSeen,
     SymbolSeen,
 )
-from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from compileboard.collectors.store.ingest.compiles import write_break, write_compiled, write_start
@@ -134,10 +134,11 @@ def write_config(batch: Batch, event: ConfigSeen) -> None:
     key = {"process_id": event.process_id, "kind": event.config_kind, "hash": event.config_hash}
     if (event.config_kind, event.config_hash) in process.configs:
         return
-    batch.connection.execute(
-        "insert or ignore into configs (hash, kind, body) values (:hash, :kind, :body)",
-        {**key, "body": pack(event.body, primed=False)},
-    )
+    if batch.connection.execute("select 1 from configs where hash = :hash", key).fetchone() is None:
+        batch.connection.execute(
+            "insert into configs (hash, kind, body) values (:hash, :kind, :body)",
+            {**key, "body": pack(event.body, primed=False)},
+        )
     batch.connection.execute(
         """
         insert or ignore into process_configs (process_id, kind, config_hash)
@@ -192,8 +193,8 @@ def write_snapshot(batch: Batch, event: SnapshotTaken) -> None:
         {
             "id": event.process_id,
             "final": int(event.final),
-            "counters": json.dumps(event.counters),
-            "compile_times": json.dumps(event.compile_times),
+            "counters": dumps(event.counters),
+            "compile_times": dumps(event.compile_times),
             "time_us": event.time_us,
             "cudnn_version": event.cudnn_version,
         },
