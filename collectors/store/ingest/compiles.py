@@ -33,27 +33,29 @@ _DISTINCT_BREAK = InsertOnce("distinct_breaks", "fingerprint")
 
 
 def write_start(batch: Batch, event: CompileStarted) -> None:
-    compile_, new = batch.frames.begin(batch.run_id, event)
-    function_id = find_function(batch, event.file, event.function) or compile_.function_id
-    compile_.function_id, compile_.line = function_id, event.line
-    batch.connection.execute(
-        """
-        update compiles set
-          outcome = :outcome, started_us = :time_us, function_id = :function_id, line = :line,
-          resumed_at = :resumed_at, rank = coalesce(rank, :rank), stack_id = coalesce(:stack_id, stack_id),
-          attempt_count = max(attempt_count, :attempt_count)
-        where id = :key
-        """,
-        {
-            **pick(event, "time_us", "line", "resumed_at", "rank"),
-            "key": compile_.key,
-            "outcome": "loaded" if _is_loaded(event) else "started",
-            "function_id": function_id,
-            "stack_id": batch.stacks.find(batch.run_id, event.stack),
-            "attempt_count": (event.attempt or 0) + 1,
-        },
-    )
-    name_recompiles(batch, compile_, function_id, event.line)
+    function_id = find_function(batch, event.file, event.function)
+    started = {
+        **pick(event, "line", "resumed_at"),
+        **({} if function_id is None else {"function_id": function_id}),
+        "outcome": "loaded" if _is_loaded(event) else "started",
+        "stack_id": batch.stacks.find(batch.run_id, event.stack),
+        "attempt_count": (event.attempt or 0) + 1,
+    }
+    compile_, new = batch.frames.begin(batch.run_id, event, started)
+    function_id = function_id or compile_.function_id
+    if not new:
+        compile_.function_id, compile_.line = function_id, event.line
+        batch.connection.execute(
+            """
+            update compiles set
+              outcome = :outcome, started_us = :time_us, function_id = :function_id, line = :line,
+              resumed_at = :resumed_at, rank = coalesce(rank, :rank), stack_id = coalesce(:stack_id, stack_id),
+              attempt_count = max(attempt_count, :attempt_count)
+            where id = :key
+            """,
+            {**started, **pick(event, "time_us", "rank"), "key": compile_.key, "function_id": function_id},
+        )
+        name_recompiles(batch, compile_, function_id, event.line)
     batch.totals.add(compile_count=int(new))
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=1)
 
@@ -88,7 +90,10 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
         return
     if event.record_kind == "forward":
         _settle_compile(batch, event, compile_, function_id, outcome, restarts)
-    _add_time(batch.connection, compile_, duration_us, batch.totals)
+    else:
+        time = {"key": compile_.key, "duration_us": duration_us}
+        batch.connection.execute("update compiles set total_us = total_us + :duration_us where id = :key", time)
+    _spread_time(batch.connection, compile_, duration_us, batch.totals)
 
 
 def _write_record(
@@ -113,14 +118,15 @@ def _write_record(
 def _settle_compile(
     batch: Batch, event: Compiled, compile_: Compile, function_id: int | None, outcome: str, restarts: int
 ) -> None:
-    """Set the compile's outcome, and its graph breaks' where the text did not tell."""
+    """Set the compile's outcome and time, and its graph breaks' outcome where the text did not tell."""
     compile_.function_id = function_id
     name_recompiles(batch, compile_, function_id, event.line)
     batch.connection.execute(
         """
         update compiles set
-          outcome = :outcome, duration_us = :duration_us, attempt_count = max(attempt_count, :attempt_count),
-          function_id = :function_id, line = coalesce(line, :line), resumed_at = coalesce(resumed_at, :resumed_at)
+          outcome = :outcome, duration_us = :duration_us, total_us = total_us + coalesce(:duration_us, 0),
+          attempt_count = max(attempt_count, :attempt_count), function_id = :function_id, line = coalesce(line, :line),
+          resumed_at = coalesce(resumed_at, :resumed_at)
         where id = :key
         """,
         {
@@ -161,10 +167,9 @@ def _outcome(connection: Connection, event: Compiled, compile_: Compile | None) 
     return "failed" if row["raised"] else "skipped"
 
 
-def _add_time(connection: Connection, compile_: Compile, duration_us: int, totals: BatchTotals) -> None:
+def _spread_time(connection: Connection, compile_: Compile, duration_us: int, totals: BatchTotals) -> None:
     """Spread a record's time over what the compile had: its graph breaks and the cause it was recompiled for."""
-    key = {"key": compile_.key, "duration_us": duration_us}
-    connection.execute("update compiles set total_us = total_us + :duration_us where id = :key", key)
+    key = {"key": compile_.key}
     if compile_.has_breaks:
         for row in connection.execute("select distinct distinct_id from graph_breaks where compile_key = :key", key):
             totals.add_to(BREAKS, row["distinct_id"], compile_us=duration_us)

@@ -7,13 +7,15 @@ torch names a compile by frame id and compile id ("0/1"), which start again at 0
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from compileboard.collectors.contract.events import FrameContext
 from compileboard.collectors.store.ingest.insert import InsertForId, pick
 
 _COMPILE = InsertForId("compiles")
+_ANNOUNCED: Mapping[str, Any] = {"outcome": "announced", "resumed_at": None, "stack_id": None, "attempt_count": 1}
 
 
 @dataclass
@@ -26,6 +28,7 @@ class Compile:
     function_id: int | None
     line: int | None
     recompiled: bool = False
+    has_unnamed_recompiles: bool = False  # or may have: their function was not known when they came
     has_breaks: bool = False
 
 
@@ -104,19 +107,20 @@ class FrameIndex:
                     function_id=row["function_id"],
                     line=row["line"],
                     recompiled=row["recompiled_from"] is not None,
+                    has_unnamed_recompiles=row["recompiled_from"] is not None,
                     has_breaks=row["graph_break_count"] > 0,
                 )
             )
         return process
 
-    def begin(self, run_id: str, event: FrameContext) -> tuple[Compile, bool]:
-        """Return the compile that dynamo now starts to trace, and whether it is new."""
+    def begin(self, run_id: str, event: FrameContext, started: Mapping[str, Any]) -> tuple[Compile, bool]:
+        """Return the compile that dynamo now starts to trace, and whether it is new: `started` is then of its row."""
         process = self.process(event.process_id)
         if process.generation.trace(event.compile_id or "", event.attempt):
             process.compiles.clear()
             process.frames.clear()
         known = process.compiles.get(event.compile_id or "")
-        return (known, False) if known else self._make(run_id, event, process)
+        return (known, False) if known else self._make(run_id, event, process, started)
 
     def take_untraced(self, event: FrameContext) -> bool:
         """Let a record stand for the trace of its compile, whose start was not seen; False if it was."""
@@ -139,28 +143,23 @@ class FrameIndex:
         known = self.process(event.process_id).compiles.get(event.compile_id) if event.compile_id else None
         return known.key if known else None
 
-    def _make(self, run_id: str, event: FrameContext, process: Process) -> tuple[Compile, bool]:
+    def _make(
+        self, run_id: str, event: FrameContext, process: Process, started: Mapping[str, Any] = _ANNOUNCED
+    ) -> tuple[Compile, bool]:
         sibling = self._sibling(process, event.frame_id)
-        compile_id = event.compile_id or ""
-        key = _COMPILE.add_for_id(
-            self.connection,
-            {
-                **pick(event, "process_id", "frame_id", "frame_compile_id", "rank"),
-                "run_id": run_id,
-                "generation": process.generation.number,
-                "compile_id": compile_id,
-                "function_id": sibling.function_id if sibling else None,
-                "line": sibling.line if sibling else None,
-                "outcome": "announced",
-                "started_us": event.time_us,
-            },
-        )
+        row = {
+            **pick(event, "process_id", "frame_id", "frame_compile_id", "rank"),
+            "run_id": run_id,
+            "generation": process.generation.number,
+            "compile_id": event.compile_id or "",
+            "function_id": sibling.function_id if sibling else None,
+            "line": sibling.line if sibling else None,
+            "started_us": event.time_us,
+            **started,
+        }
         compile_ = Compile(
-            key=key,
-            compile_id=compile_id,
-            frame_id=event.frame_id,
-            function_id=sibling.function_id if sibling else None,
-            line=sibling.line if sibling else None,
+            key=_COMPILE.add_for_id(self.connection, row),
+            **{name: row[name] for name in ("compile_id", "frame_id", "function_id", "line")},
         )
         process.remember(compile_)
         return compile_, True

@@ -36,10 +36,11 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
             **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
         },
     )
-    _write_guards(batch, recompile_id, event, function_id, compile_.key if compile_ else None)
-    _count_guards(batch, recompile_id, 1)
+    cause_ids = _write_guards(batch, recompile_id, event, function_id, compile_.key if compile_ else None)
+    _count_guards(batch, cause_ids, 1)
     if compile_:
         compile_.recompiled = True
+        compile_.has_unnamed_recompiles |= function_id is None
         batch.connection.execute(
             "update compiles set recompiled_from = :old, recompile_category = :category where id = :key",
             {
@@ -54,8 +55,9 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
 
 def name_recompiles(batch: Batch, compile_: Compile, function_id: int | None, line: int | None) -> None:
     """Set the function of those recompiles of a compile that came before it was known."""
-    if function_id is None or not compile_.recompiled:
+    if function_id is None or not compile_.has_unnamed_recompiles:
         return
+    compile_.has_unnamed_recompiles = False
     rows = batch.connection.execute(
         """
         select recompiles.id, body, total_us
@@ -73,45 +75,48 @@ def name_recompiles(batch: Batch, compile_: Compile, function_id: int | None, li
             "update recompiles set function_id = :function_id, line = coalesce(:line, line) where id = :id",
             {"id": row["id"], "function_id": function_id, "line": line},
         )
-        _count_guards(batch, row["id"], -1, row["total_us"])
-        batch.connection.execute("delete from guard_failures where recompile_id = :id", {"id": row["id"]})
-        _write_guards(batch, row["id"], event, function_id, compile_.key)
-        _count_guards(batch, row["id"], 1, row["total_us"])
+        key = {"id": row["id"]}
+        guards = "select cause_id from guard_failures where recompile_id = :id order by position"
+        before_ids = [guard["cause_id"] for guard in batch.connection.execute(guards, key)]
+        _count_guards(batch, before_ids, -1, row["total_us"])
+        batch.totals.abandoned_causes.update(before_ids)
+        batch.connection.execute("delete from guard_failures where recompile_id = :id", key)
+        cause_ids = _write_guards(batch, row["id"], event, function_id, compile_.key)
+        _count_guards(batch, cause_ids, 1, row["total_us"])
         batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
 
 
-def _count_guards(batch: Batch, recompile_id: int, sign: int, compile_us: int = 0) -> None:
+def _count_guards(batch: Batch, cause_ids: list[int], sign: int, compile_us: int = 0) -> None:
     """Add a recompile's guard failures, and its compile's time so far, to their causes, or take them off again."""
-    for row in batch.connection.execute(
-        "select position, cause_id from guard_failures where recompile_id = :id", {"id": recompile_id}
-    ):
-        newest = int(row["position"] == 0)
+    for position, cause_id in enumerate(cause_ids):
+        newest = int(position == 0)
         batch.totals.add_to(
             CAUSES,
-            row["cause_id"],
+            cause_id,
             guard_failure_count=sign,
             recompile_count=sign * newest,
             compile_us=sign * newest * compile_us,
         )
-        if sign < 0:
-            batch.totals.abandoned_causes.add(row["cause_id"])
 
 
 def _write_guards(
     batch: Batch, recompile_id: int, event: Recompiled, function_id: int | None, compile_key: int | None
-) -> None:
+) -> list[int]:
+    """Write the failed guards of a recompile, and return their causes."""
     function = batch.connection.execute("select file, name from functions where id = :id", {"id": function_id})
     file, name = function.fetchone() or (None, None)
-    for position, guard in enumerate(event.guards):
+    cause_ids = [_find_cause(batch, guard, function_id, file, name, compile_key) for guard in event.guards]
+    for position, (guard, cause_id) in enumerate(zip(event.guards, cause_ids, strict=True)):
         _GUARD_FAILURE.add(
             batch.connection,
             {
                 "recompile_id": recompile_id,
                 "position": position,
-                "cause_id": _find_cause(batch, guard, function_id, file, name, compile_key),
+                "cause_id": cause_id,
                 **pick(guard, "cache_entry", "reason", "expected", "actual", "source_line", "line"),
             },
         )
+    return cause_ids
 
 
 def _find_cause(

@@ -30,37 +30,38 @@ class StackIndex:
     def find(self, run_id: str, stack: list[dict[str, Any]]) -> int | None:
         """Return the node of a stack's innermost frame; None for an empty stack."""
         node: int | None = None
+        is_new = False
         for depth, frame in enumerate(stack[-_DEEPEST:]):
             file, line, name = _text(frame.get("file")), frame.get("line"), _text(frame.get("name"))
             line = line if isinstance(line, int) else None
             key = (run_id, node, file, line, name)
             node_id = self._known.get(key)
             if node_id is None:
-                node_id = self._known[key] = self._node(run_id, node, depth, file, line, name, frame.get("code"))
+                values = {"run_id": run_id, "parent_id": node, "depth": depth, "file": file, "line": line, "name": name}
+                known_id = None if is_new else self._find_node(values)  # a node that is new has none below it
+                is_new = known_id is None
+                node_id = self._add_node(values, frame.get("code")) if known_id is None else known_id
+                self._known[key] = node_id
             node = node_id
         return node
 
-    def _node(
-        self, run_id: str, parent: int | None, depth: int, file: str, line: int | None, name: str, code: Any
-    ) -> int:
-        key = {"run_id": run_id, "parent": parent, "file": file, "line": line, "name": name}
+    def _add_node(self, values: dict[str, Any], code: Any) -> int:
+        return _STACK_NODE.add_for_id(self.connection, {**values, "code": code if isinstance(code, str) else None})
+
+    def _find_node(self, values: dict[str, Any]) -> int | None:
         row = self.connection.execute(
             """
             select id
             from stack_nodes
             where run_id = :run_id
-              and coalesce(parent_id, 0) = coalesce(:parent, 0)
+              and coalesce(parent_id, 0) = coalesce(:parent_id, 0)
               and file = :file
               and coalesce(line, -1) = coalesce(:line, -1)
               and name = :name
             """,
-            key,
+            values,
         ).fetchone()
-        if row is None:
-            values = {"run_id": run_id, "parent_id": parent, "depth": depth, "file": file, "line": line, "name": name}
-            text = code if isinstance(code, str) else None
-            return _STACK_NODE.add_for_id(self.connection, {**values, "code": text})
-        return int(row["id"])
+        return None if row is None else int(row["id"])
 
 
 def _text(value: Any) -> str:

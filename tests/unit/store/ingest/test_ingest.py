@@ -86,6 +86,26 @@ def test_batches_of_any_size_give_the_same_totals(store: sqlite3.Connection, tmp
         assert counts(other) == counts(store)
 
 
+def test_batches_of_any_size_give_the_same_compiles_and_stacks(store: sqlite3.Connection, tmp_path: Path) -> None:
+    events = recorded_events()
+    Ingestor(store).ingest("R", events)
+    query = """
+        select
+          generation, compile_id, rank, function_id, c.line, resumed_at, outcome, started_us, duration_us, total_us,
+          attempt_count, recompiled_from, n.depth, n.file, n.line, n.name, n.code
+        from compiles as c
+        left join stack_nodes as n on n.id = c.stack_id
+        order by c.id
+        """
+    with closing(open_writer(tmp_path / "other.db")) as other:
+        migrate_connection(other)
+        for event in events:
+            Ingestor(other).ingest("R", [event])
+        nodes = "select count(*), count(distinct depth), sum(parent_id is null) from stack_nodes"
+        for sql in (query, nodes):
+            assert [tuple(row) for row in other.execute(sql)] == [tuple(row) for row in store.execute(sql)]
+
+
 def test_processes_shuffled_into_each_other_give_the_same_totals(store: sqlite3.Connection, tmp_path: Path) -> None:
     first, dice = recorded_events(), random.Random(3)
     two = [replace(event, process_id="second") for event in first]
