@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from typing import Protocol
 
 from compileboard.app.engines.address import ClickHouseAddress, parse_address, read_password
 from compileboard.app.engines.clickhouse import ClickHouseEngine
 from compileboard.app.engines.client import Clients
+from compileboard.app.engines.readers import IdleReaders
 from compileboard.app.engines.run_files import RunFiles
 from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.collectors.store.connection import open_reader
@@ -51,25 +52,33 @@ class Store(Protocol):
 class SingleFile:
     """A store that is one SQLite file."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, release: Callable[[], None] | None = None) -> None:
         self.board = connection
         self.engine: Engine = SqliteEngine(connection)
         self.unavailable: dict[str, RunFileUnavailable] = {}
+        self._release = release or connection.close
 
     def open_run(self, run_id: str) -> sqlite3.Connection:
         """Return the file: it has every run."""
         return self.board
 
     def close(self) -> None:
-        """Close the file."""
-        self.board.close()
+        """Close the file, or leave its connection to who comes next."""
+        self._release()
 
 
 class Folder:
     """A store whose runs across are in another engine: a board, and a file for each sealed run."""
 
-    def __init__(self, board: sqlite3.Connection, engine: Engine, files: RunFiles) -> None:
+    def __init__(
+        self,
+        board: sqlite3.Connection,
+        engine: Engine,
+        files: RunFiles,
+        release: Callable[[], None] | None = None,
+    ) -> None:
         self.board = board
+        self._release = release or board.close
         self.engine = engine
         self.unavailable: dict[str, RunFileUnavailable] = {}
         self._files = files
@@ -108,30 +117,35 @@ class Folder:
             return self._files.open(newest)
 
     def close(self) -> None:
-        """Close all of it."""
+        """Close all of it, or leave the board's connection to who comes next."""
         self.engine.close()
-        for connection in (*self._runs.values(), self.board):
+        for connection in self._runs.values():
             connection.close()
+        self._release()
 
 
-def open_store(text: str) -> Store:
-    """Open what `--db` names.
+_NO_READERS = IdleReaders(0)
+
+
+def open_store(text: str, readers: IdleReaders = _NO_READERS) -> Store:
+    """Open what `--db` names; a server has idle connections for it.
 
     Raises: StoreError if it is missing, newer, older, locked or not one.
     """
     address = parse_address(text)
-    reader = open_reader(address.board)
+    reader = readers.open(address.board)
+    release = partial(readers.release, reader)
     reader.execute("begin")  # one state of the database for all that a page says; nothing is held before it reads
     if address.clickhouse is None:
         if has_sealed_runs(reader):
-            reader.close()
+            release()
             raise StoreError(
                 f"{address.board} has runs whose detail is in files beside it. Give the address of its folder: "
                 f"--db {EXPECTED}."
             )
-        return SingleFile(reader)
+        return SingleFile(reader, release)
     engine = ClickHouseEngine(_share_clients(address.clickhouse, os.getpid()))
-    return Folder(reader, engine, RunFiles(address.board, address.cache))
+    return Folder(reader, engine, RunFiles(address.board, address.cache), release)
 
 
 @cache
