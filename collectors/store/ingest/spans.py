@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.contract.events import SpanSeen
@@ -40,7 +40,7 @@ class SpanTotal:
 def write_totals(connection: sqlite3.Connection, lane_id: int, totals: dict[int, SpanTotal]) -> None:
     """Add a batch's totals, by name, to a lane's, and forget them."""
     connection.executemany(
-        _ADD, [{"lane_id": lane_id, "name_id": name_id, **asdict(total)} for name_id, total in totals.items()]
+        _ADD, [{"lane_id": lane_id, "name_id": name_id, **vars(total)} for name_id, total in totals.items()]
     )
     totals.clear()
 

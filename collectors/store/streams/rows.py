@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from compileboard.collectors.store.errors import StoreError
@@ -85,7 +85,7 @@ def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: in
 
     Raises: StreamMoved if it was not at `before_bytes` any more.
     """
-    values: dict[str, Any] = asdict(stream) | {"before_bytes": before_bytes}
+    values: dict[str, Any] = vars(stream) | {"before_bytes": before_bytes}
     if before_bytes == 0:
         connection.execute(
             """
