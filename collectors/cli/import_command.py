@@ -42,6 +42,7 @@ from compileboard.collectors.store.bundles.merging import MergedRun, is_bundle, 
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.streams.rows import save_sender
 from compileboard.collectors.terminal import command_hints
 from compileboard.collectors.terminal.values import read_count
 from compileboard.command_line import Command, Option, Value
@@ -398,6 +399,8 @@ class _Importing:
 
     def _report(self, done: Imported, group: SourceGroup, began_s: float, merged: MergedRun | None = None) -> None:
         took_s = time.monotonic() - began_s
+        if self.sender and merged is None and not done.known_run and not done.deleted:
+            save_sender(self.connection, done.run_id, self.sender)  # of a bundle's run it is saved with the run
         self.print_line(_describe_merged(merged, took_s) if merged else _outcome(done, took_s, self.database))
         remarks = _remarks(done, group)
         others = [run_id for run_id in self._came.setdefault(group.label, []) if run_id != done.run_id]

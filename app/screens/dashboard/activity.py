@@ -22,6 +22,7 @@ from compileboard.app.queries.page import Page
 _ACTIONS = {
     "run.delete": "Run deleted",
     "run.restore": "Run restored",
+    "run.send": "Run sent",
     "run.prune": "Run deleted for good",
     "run.prune_detail": "Run's detail pruned",
     "run.restore_file": "Run's file restored",

@@ -32,7 +32,7 @@ from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.sealed.reopening import reopen_run
 from compileboard.collectors.store.sealed.rows import has_sealed_runs
 from compileboard.collectors.store.search_index import index_run
-from compileboard.collectors.store.streams.rows import has_sent_run
+from compileboard.collectors.store.streams.rows import has_sent_run, save_sender
 
 MAGIC = b"SQLite format 3\0"
 MOST_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
@@ -145,6 +145,8 @@ def merge_bundle(
                     if state == "new":
                         present = [row[0] for row in connection.execute("select id from runs")]
                         copy_run(bundle, connection, run_id, [*present, run_id])
+                        if sender:
+                            save_sender(connection, run_id, sender)
                     else:
                         grow_run(connection, bundle, run_id)
                     publish_run(connection, run_id)

@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.errors import StoreError
 
 
@@ -63,7 +64,7 @@ def has_stream_of(connection: sqlite3.Connection, run_id: str, token_id: str | N
 
 
 def has_sent_run(connection: sqlite3.Connection, run_id: str, sender: str) -> bool:
-    """Return whether a run came from the tokens of a name: by a stream, or by the first import that made it."""
+    """Return whether a run came from the tokens of a name: by a stream, or by the import that made it."""
     query = """
         select
           exists (
@@ -72,12 +73,18 @@ def has_sent_run(connection: sqlite3.Connection, run_id: str, sender: str) -> bo
             join tokens on tokens.id = streams.token_id
             where streams.run_id = :run_id and tokens.name = :sender
           )
-          or :sender is (
-            select actor from audit where subject = :run_id and action = 'import.done' order by id limit 1
+          or :sender is coalesce(
+            (select actor from audit where subject = :run_id and action = 'run.send' order by id desc limit 1),
+            (select actor from audit where subject = :run_id and action = 'import.done' order by id limit 1)
           )
         """
     (has_sent,) = connection.execute(query, {"run_id": run_id, "sender": sender}).fetchone()
     return bool(has_sent)
+
+
+def save_sender(connection: sqlite3.Connection, run_id: str, sender: str) -> None:
+    """Save whose tokens sent a run that is new, in the transaction that makes it if there is one."""
+    record_action(connection, "run.send", run_id, ActionOrigin("api", sender))
 
 
 def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: int) -> None:

@@ -140,10 +140,12 @@ def test_a_limited_sender_changes_only_runs_that_it_sent(board: sqlite3.Connecti
     assert send(half, "box-1") == "new"
     (run_id,) = board.execute("select id from runs").fetchone()
     before = count_contents(board, run_id)
-    for sender in ("box-1", "box-2"):  # it is recorded when the import has ended
-        assert (send(whole, sender), count_contents(board, run_id)) == ("foreign", before)
-        record_action(board, "import.done", run_id, ActionOrigin("api", sender))
-    assert [send(whole, sender) for sender in ("box-2", "box-1")] == ["foreign", "grown"]
+    record_action(board, "import.done", run_id, ActionOrigin("api", "box-2"))  # of a bundle that was refused
+    assert (send(whole, "box-2"), count_contents(board, run_id)) == ("foreign", before)
+    assert send(whole, "box-1") == "grown"
+    board.execute("delete from audit where action = 'run.send'")  # as before there was one
+    assert [send(whole, sender) for sender in ("box-1", "box-2")] == ["foreign", "known"]
+    board.execute("delete from audit")
     create_token(board, "box-2", ("ingest",), created_by="me")
     board.execute(
         "insert into streams (run_id, stream_id, token_id, stored_bytes, checksum, event_count, lost_count,"
@@ -151,6 +153,21 @@ def test_a_limited_sender_changes_only_runs_that_it_sent(board: sqlite3.Connecti
         (run_id,),
     )
     assert send(whole, "box-2") == "known"
+
+
+def test_a_sender_adds_to_each_run_of_its_bundle(board: sqlite3.Connection, make: Make, tmp_path: Path) -> None:
+    def send(*bundles: str) -> list[str]:
+        both = tmp_path / Path(bundles[0]).parent.name / "both.db"
+        with closing(open_writer(both.with_name("all.db"))) as writer:
+            migrate_connection(writer)
+            run_ids = [merged.run_id for bundle in bundles for merged in merge_bundle(writer, bundle)]
+            write_bundle(writer, run_ids, str(both))
+        return [merged.state for merged in merge_bundle(board, str(both), sender="box-1")]
+
+    other = lzma.decompress(LOGS["zoo_recompiles"].read_bytes())
+    other_half = other[: other.index(b"\nV", len(other) // 2) + 1]
+    assert send(make(HALF), make(other_half)) == ["new", "new"]
+    assert send(make(WHOLE), make(other)) == ["grown", "grown"]
 
 
 def test_a_sealed_run_is_compared_and_grows(board: sqlite3.Connection, make: Make) -> None:
