@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compileboard.app.engines.address import ClickHouseAddress
+from compileboard.app.engines.links import find_writable
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.maintenance.leases import is_locked
 
@@ -108,10 +109,14 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
     if address.host is None and address.path not in _opened:
         _check_free(address)  # first: the library writes its own words to stderr
     try:
+        folder = "" if address.host else find_writable(address.path)
+    except StoreError as error:
+        raise EngineAway(str(error)) from error
+    try:
         if address.host is None:
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
             try:
-                client = clickhouse_connect.get_client(interface="chdb", path=address.path, database=address.database)
+                client = clickhouse_connect.get_client(interface="chdb", path=folder, database=address.database)
             finally:  # chdb blocks SIGPIPE, and every program that is started later would inherit that
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _opened.add(address.path)
