@@ -316,6 +316,7 @@ def test_a_baseline_becomes_upstreams_expected_file(database: Path, store: sqlit
     assert _check(database, "--run", "A", "--baseline", str(expected), *rules) == 0
 
 
+@on_both_engines
 def test_the_api_gives_the_same_verdicts(
     database: Path, store: sqlite3.Connection, client: FlaskClient, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BOTH_ENGINES = ["sqlite", pytest.param("clickhouse", marks=pytest.mark.clickhouse)]
 # Of single tests, where most of a module's or a folder's are over the other kind of store.
 on_both_engines = pytest.mark.parametrize("engine_name", BOTH_ENGINES)
+board_on_both_engines = pytest.mark.parametrize("board", BOTH_ENGINES, indirect=True)  # of the notebook
 over_a_file = pytest.mark.parametrize("engine_name", ["sqlite"])
 OpenEngine = Callable[[sqlite3.Connection], Engine]
 OpenClient = Callable[[Path], FlaskClient]

@@ -24,6 +24,7 @@ from compileboard.collectors.store.dashboard.series_changes import SERIES
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.benched import ACCURACY, DAY_US, add_results, list_break, measure
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.noisy import NOISE
 from tests.unit.app.seed import START_US
 
@@ -357,6 +358,7 @@ def test_a_wrong_answer_is_a_failure(store: sqlite3.Connection, database: Path) 
     assert describe_series_change(change) == "mlp: fails"
 
 
+@on_both_engines
 def test_a_run_that_lost_a_model_is_no_best_and_no_step_of_its_suite(
     client: FlaskClient, store: sqlite3.Connection, database: Path
 ) -> None:

@@ -28,12 +28,14 @@ from compileboard.app.queries.run.compiles import CompileRow
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import NotAStore, StoreMissing, StoreNeedsMigration
 from tests.unit.app.benched import BREAK_ID, HOSTILE, RUNS
+from tests.unit.app.engines.published import board_on_both_engines
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.hostile import RUN as HOSTILE_RUN
 from tests.unit.app.recorded import RUN, record_run
 from tests.unit.app.seed import add_run
 
 
+@board_on_both_engines
 def test_filters_are_those_of_the_api(board: Board, client: FlaskClient) -> None:
     for query, keywords in (
         ({"suite": "bench_models"}, {"suite": "bench_models"}),
@@ -46,6 +48,7 @@ def test_filters_are_those_of_the_api(board: Board, client: FlaskClient) -> None
         assert board.runs(**keywords)["id"].tolist() == [run["id"] for run in answer["data"]]
 
 
+@board_on_both_engines
 @pytest.mark.parametrize(
     ("path", "query", "read"),
     [
@@ -81,6 +84,7 @@ def test_an_unknown_keyword_names_those_that_there_are(board: Board) -> None:
             board.runs(limit=limit)
 
 
+@board_on_both_engines
 def test_what_is_not_there_is_a_lookup_error_in_the_api_s_words(board: Board, client: FlaskClient) -> None:
     for path, read in (
         ("runs/NONE", lambda: board.run("NONE")),
@@ -101,6 +105,7 @@ def test_what_is_not_there_is_a_lookup_error_in_the_api_s_words(board: Board, cl
         board.run(RUN).phases_figure(99999)
 
 
+@board_on_both_engines
 def test_a_run_is_named_by_the_beginning_of_its_id_or_as_the_latest(board: Board) -> None:
     assert board.run(RUN[:20]).id == RUN
     assert board.run().id == board.run("latest").id == board.runs()["id"][0]
@@ -238,6 +243,7 @@ def test_sets_of_figures_have_a_title_each(board: Board) -> None:
     assert board.overview_figures(name="none such") == {}
 
 
+@board_on_both_engines
 def test_a_trend_draws_the_values_of_its_frame(board: Board, client: FlaskClient) -> None:
     trend = board.trend("speedup", suite="bench_models")
     answer: Any = client.get("/api/v1/trend?metric=speedup&suite=bench_models").json
@@ -250,6 +256,7 @@ def test_a_trend_draws_the_values_of_its_frame(board: Board, client: FlaskClient
     assert line.line.color.startswith("#")
 
 
+@board_on_both_engines
 def test_a_comparison_has_the_api_s_verdicts(board: Board, client: FlaskClient) -> None:
     compared = board.compare(RUNS[0], RUNS[2])
     answer: Any = client.get(f"/api/v1/compare?base={RUNS[0]}&new={RUNS[2]}").json["data"]  # type: ignore[index]
@@ -268,6 +275,7 @@ def test_a_comparison_has_the_api_s_verdicts(board: Board, client: FlaskClient) 
     assert compared.refused == answer["refused"] and compared.warnings == answer["warnings"]
 
 
+@board_on_both_engines
 def test_a_model_has_the_api_s_points(board: Board, client: FlaskClient) -> None:
     answer: Any = client.get("/api/v1/models/GPT2x4").json["data"]  # type: ignore[index]
     points = [point["speedup"] for series in answer["series"] for point in series["points"]]
@@ -303,6 +311,7 @@ def test_a_run_shows_itself_and_hostile_text_is_text(board: Board) -> None:
     assert (run.compiles()["function"].str.contains(MARKUP, regex=False)).any()
 
 
+@board_on_both_engines
 def test_a_trend_marks_the_changes_of_its_series(board: Board, client: FlaskClient) -> None:
     trend = board.trend("speedup", model="Breaky")
     incidents = board.incidents(model="Breaky", metric="speedup", state="any", status="any")
@@ -314,6 +323,7 @@ def test_a_trend_marks_the_changes_of_its_series(board: Board, client: FlaskClie
     assert board.trend(break_=BREAK_ID).changes == []
 
 
+@board_on_both_engines
 def test_a_graph_break_and_a_cause_have_the_api_s_history(board: Board, client: FlaskClient) -> None:
     for path, frame, get_reason in (
         ("graph_breaks", board.graph_breaks(), board.graph_break),

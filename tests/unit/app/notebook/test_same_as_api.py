@@ -15,6 +15,7 @@ from compileboard.app.notebook.board import Board, BoardRun
 from compileboard.app.notebook.columns import LIST, MAPPING, MOMENT, FrameColumn
 from compileboard.app.notebook.frames import FrameMethod
 from tests.unit.app.benched import RUNS
+from tests.unit.app.engines.published import board_on_both_engines
 from tests.unit.app.recorded import RUN
 
 OF_BOARD = {name: method for name, method in vars(Board).items() if isinstance(method, FrameMethod)}
@@ -75,6 +76,7 @@ def find_path(method: FrameMethod, run_id: str = "") -> str:
     return method.operation.path.replace("<run_id>", run_id)
 
 
+@board_on_both_engines
 @pytest.mark.parametrize("name", [name for name, method in OF_BOARD.items() if not method.of_runs])
 def test_a_frame_over_all_runs_has_the_rows_of_the_api(board: Board, client: FlaskClient, name: str) -> None:
     method = OF_BOARD[name]

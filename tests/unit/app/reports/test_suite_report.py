@@ -65,6 +65,7 @@ def export(database: Path, *more: str, format: str = "json", suite: str = SUITE)
     return main(["export", "--db", str(database), "--suite", suite, "--format", format, "--output", *more])
 
 
+@on_both_engines
 @pytest.mark.usefixtures("suite")
 def test_the_numbers_are_those_of_the_overview_and_compare_to_the_digit(
     client: FlaskClient, store: sqlite3.Connection
@@ -157,6 +158,7 @@ def test_what_there_is_none_of_is_said(
         read(store, period, **expected)
 
 
+@on_both_engines
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_suite_may_have_any_name(
     store: sqlite3.Connection, database: Path, tmp_path: Path, client: FlaskClient, format: str

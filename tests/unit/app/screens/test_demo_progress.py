@@ -12,7 +12,7 @@ from compileboard.app.queries.fleet.runs import RunFilter, list_runs
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.screens.fleet.demo import DemoProgress, build_demo_progress
 from compileboard.collectors.demo_history.versions import RUN_COUNT, SUITE
-from tests.unit.app.engines.published import OpenEngine
+from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run
 
 MINUTE_US = 60_000_000
@@ -62,6 +62,7 @@ def test_a_whole_history_has_no_progress(open_engine: OpenEngine, store: sqlite3
     assert _build(open_engine(store), RUN_COUNT - 0.4) is None
 
 
+@on_both_engines
 def test_the_overview_shows_it(client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     _add_versions(store, 2)
     now = RecorderClock(START_US + int(1.6 * MINUTE_US))

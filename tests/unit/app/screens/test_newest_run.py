@@ -79,14 +79,15 @@ def test_a_run_that_fell_silent_has_ended(open_engine: OpenEngine, store: sqlite
     assert other and other.id == "SILENT"
 
 
-def test_a_run_counts_as_running_for_as_long_as_the_setting_says(database: Path, store: sqlite3.Connection) -> None:
+@on_both_engines
+def test_a_run_counts_as_running_for_as_long_as_the_setting_says(db: str, store: sqlite3.Connection) -> None:
     add_results(store, "ENDED", MLP, started_us=START_US)
     add_results(store, "SILENT", MLP, started_us=START_US + DAY_US)
     five_minutes_ago_us = time.time_ns() // 1000 - 300_000_000
     store.execute("update runs set state = 'running', heartbeat_us = ? where id = 'SILENT'", (five_minutes_ago_us,))
     checkpoint(store)
     for stale_after_s, newest in ((30, "SILENT"), (3600, "ENDED")):
-        client = create_app(Settings(db=str(database), stale_after_s=stale_after_s)).test_client()
+        client = create_app(Settings(db=db, stale_after_s=stale_after_s)).test_client()
         assert client.get("/api/v1/summary").get_json()["data"]["run"]["id"] == newest
         checked = client.get(f"/api/v1/check?run=latest&baseline={newest}").get_json()["data"]
         assert checked["run"] == f"run {newest}"

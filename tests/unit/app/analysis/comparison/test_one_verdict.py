@@ -23,6 +23,7 @@ from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.bench.worker.statistics import speedup_of
 from compileboard.collectors.contract.events import BenchMeasured
 from tests.unit.app.benched import ACCURACY, DAY_US, add_results, measure
+from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.seed import START_US
 
 MODELS = {
@@ -148,6 +149,7 @@ def say(client: FlaskClient, store: sqlite3.Connection, database: Path, capsys: 
     return read
 
 
+@on_both_engines
 def test_what_is_worse_is_worse_everywhere(say: Any) -> None:
     answers = say(bench(1), bench(2, {"Bert4": 2.4, "GPT2x4": 2.1}))
     assert answers.counts() == {(2, 0)}
@@ -160,6 +162,7 @@ def test_what_is_worse_is_worse_everywhere(say: Any) -> None:
     assert answers.markdown.count("| worse |") == 2 and answers.markdown.count("| 3 samples a side, ±") == 2
 
 
+@on_both_engines
 def test_what_was_measured_once_is_judged_nowhere(say: Any) -> None:
     slower = dict.fromkeys(MODELS, 1.668)
     answers = say(bench(1, samples=1), bench(1, slower, samples=1))
@@ -177,6 +180,7 @@ def test_what_was_measured_once_is_judged_nowhere(say: Any) -> None:
     }
 
 
+@on_both_engines
 def test_a_change_that_is_too_small_is_shown_with_the_limit_of_its_metric(say: Any) -> None:
     answers = say(bench(1), bench(1, dict.fromkeys(MODELS, 1.08)))
     assert answers.total("compilation_latency_s")[0] == "negligible"
@@ -185,6 +189,7 @@ def test_a_change_that_is_too_small_is_shown_with_the_limit_of_its_metric(say: A
         assert label == "within 10%"
 
 
+@on_both_engines
 def test_what_moved_with_eager_mode_is_red_nowhere(say: Any) -> None:
     answers = say(bench(1), bench(2, eager=0.7))
     assert answers.counts() == {(0, 0)}
@@ -203,6 +208,7 @@ def check_answer(model: str, accuracy: str) -> BenchMeasured:
     return measure(**ACCURACY | {"model": model, "accuracy": accuracy, "task": f"{model}-accuracy"} | failure)
 
 
+@on_both_engines
 @pytest.mark.parametrize("answers", [("fail_accuracy", "fail_accuracy"), ("fail_accuracy", "pass")])
 def test_a_wrong_answer_is_faster_or_slower_nowhere(say: Any, answers: tuple[str, str]) -> None:
     base, new = ([*bench(1), check_answer("Mlp", answers[0])], bench(2, {"Mlp": 2.0}, compiled={"Mlp": 0.7}))
@@ -223,6 +229,7 @@ def test_a_wrong_answer_is_faster_or_slower_nowhere(say: Any, answers: tuple[str
     assert wrong["metrics"]["speedup"]["detail"].startswith("the answer is wrong on base")
 
 
+@on_both_engines
 def test_noise_of_two_runs_of_one_program_is_nothing_anywhere(say: Any) -> None:
     answers = say(bench(1), bench(2))
     assert answers.counts() == {(0, 0)}
@@ -231,6 +238,7 @@ def test_noise_of_two_runs_of_one_program_is_nothing_anywhere(say: Any) -> None:
     assert "glance__change--" not in answers.overview
 
 
+@on_both_engines
 def test_a_slower_model_is_worse_in_speedup_and_latency_everywhere(say: Any) -> None:
     answers = say(bench(1), bench(2, compiled={"Mlp": 1.3}))
     assert answers.counts() == {(1, 0)}
@@ -242,6 +250,7 @@ def test_a_slower_model_is_worse_in_speedup_and_latency_everywhere(say: Any) -> 
     assert "30 samples a side, ±" in slower["detail"]
 
 
+@on_both_engines
 def test_a_baseline_file_is_judged_alike(say: Any) -> None:
     base, new = bench(1), bench(2, compiled={"Mlp": 1.3})
     answers = say(base, new)
@@ -259,6 +268,7 @@ def test_a_baseline_file_is_judged_alike(say: Any) -> None:
     assert answers.words("speedup", "speedup")["Mlp"] == "worse"
 
 
+@on_both_engines
 def test_rules_that_are_upstreams_say_whose_verdict_it_is(say: Any) -> None:
     base, new = bench(1), bench(2)
     new[0].values["graph_breaks"] = 2.0
@@ -268,6 +278,7 @@ def test_rules_that_are_upstreams_say_whose_verdict_it_is(say: Any) -> None:
     assert details and all(detail.endswith("; as check_graph_breaks.py decides") for detail in details)
 
 
+@on_both_engines
 def test_latest_and_previous_name_the_same_runs_on_the_page_the_api_and_in_check(say: Any, client: FlaskClient) -> None:
     say(bench(1), bench(2))
     json = client.get("/api/v1/compare?base=previous&new=latest").json

@@ -8,7 +8,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from flask import Flask
 
 from compileboard.app.engines.store import SingleFile
 from compileboard.app.queries.fleet.models import ModelFilter, list_models
@@ -16,14 +15,14 @@ from compileboard.app.queries.newest import read_clock
 from compileboard.app.queries.run.models import list_task_breaks
 from compileboard.app.queries.sides import find_side
 from compileboard.app.screens.fleet.comparison import load_side
-from compileboard.app.settings import Settings
 from compileboard.collectors.contract.events import RunStarted, load_event
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.rollups.summaries import HUD, geomean, summarize
+from compileboard.collectors.store.sealed.address import BOARD
 from tests.unit.app.compared import now
-from tests.unit.app.engines.published import OpenEngine
+from tests.unit.app.engines.published import OpenClient, OpenEngine, on_both_engines
 
 DATA = Path(__file__).parents[4] / "data" / "bench"
 
@@ -31,7 +30,7 @@ DATA = Path(__file__).parents[4] / "data" / "bench"
 @pytest.fixture(scope="module")
 def h200(tmp_path_factory: pytest.TempPathFactory) -> sqlite3.Connection:
     """Ingest what `bench` recorded there, each run by itself."""
-    connection = open_writer(tmp_path_factory.mktemp("h200") / "h200.db")
+    connection = open_writer(tmp_path_factory.mktemp("h200") / BOARD)
     migrate_connection(connection)
     for path in sorted(DATA.glob("h200-*.jsonl.xz")):
         ingest_recorded(connection, path)
@@ -91,9 +90,11 @@ def test_a_side_of_a_comparison_has_the_machine_that_was_recorded(
     assert side.environment["torch"][0].startswith("2.11.0")
 
 
-def test_reasons_by_torchs_counters_are_not_called_distinct_breaks(h200: sqlite3.Connection, shared_app: Flask) -> None:
+@on_both_engines
+def test_reasons_by_torchs_counters_are_not_called_distinct_breaks(
+    h200: sqlite3.Connection, open_client: OpenClient
+) -> None:
     path = h200.execute("pragma database_list").fetchone()["file"]
-    shared_app.config["COMPILEBOARD"] = Settings(db=path)
-    page = shared_app.test_client().get("/models/Breaky").text
+    page = open_client(Path(path)).get("/models/Breaky").text
     assert "by torch&#39;s counters, 3 reasons" in page and "3 distinct" not in page
     assert page.count("performance, accuracy") == 4, "the distinct breaks that were recorded"

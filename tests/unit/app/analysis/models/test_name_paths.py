@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from compileboard.app.analysis.models.series import read_name, write_name
 from tests.unit.app.benched import MLP, add_results, measure
+from tests.unit.app.engines.published import on_both_engines
 
 NAMES = ("/lead", "two\nlines", "a//b", "a/../b", "..", "tail/", "~2F", "~", "timm/resnet.a1", "a b%20?c#d")
 
@@ -30,6 +31,7 @@ def test_ordinary_names_are_written_as_they_are() -> None:
     assert [write_name(name) for name in ("ResNet-18", "timm/resnet.a1_in1k")] == ["ResNet-18", "timm/resnet.a1_in1k"]
 
 
+@on_both_engines
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_of_any_name_opens(client: FlaskClient, store: sqlite3.Connection, name: str) -> None:
     add_results(store, "RUN", MLP, measure(model=name))
