@@ -37,7 +37,7 @@ from compileboard.collectors.store.sealed.large_runs import DetailSteps, wait_fo
 from compileboard.collectors.store.sealed.rows import DETAIL
 
 SPAN_BYTES = 100
-SCALE = 2  # somebody waits for an import
+SCALE = 4  # somebody waits for an import
 _LIST = "select run_id from incoming_runs order by run_id"
 _COUNT_SPANS = "select count(*) from spans where lane_id in (select id from lanes where run_id = ?)"
 
