@@ -102,14 +102,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", help="where the board is made; default: a temporary folder")
     parser.add_argument("--grown", action="store_true", help="the board has a part of the run")
     parser.add_argument("--at-once", action="store_true", help="in one transaction, as a small run")
-    parser.add_argument("--bundle", help="where the bundle is kept for the next measurement")
+    parser.add_argument("--bundle", help="where the bundle is, or is left for the next measurement")
     parsed = parser.parse_args(arguments)
     if parsed.at_once:
         large_runs.LARGE_BYTES = 1 << 50
     with tempfile.TemporaryDirectory(dir=parsed.folder) as folder:
         if parsed.bundle and os.path.exists(parsed.bundle):
-            with closing(sqlite3.connect(parsed.bundle)) as kept:
-                bundle, (run_id,) = parsed.bundle, kept.execute("select id from runs").fetchone()
+            with closing(sqlite3.connect(parsed.bundle)) as file:
+                bundle, (run_id,) = parsed.bundle, file.execute("select id from runs").fetchone()
         else:
             bundle, run_id = make_bundle(Path(folder), parsed.megabytes)
             bundle = shutil.copy(bundle, parsed.bundle) if parsed.bundle else bundle

@@ -38,6 +38,7 @@ _NAMED_LIKE_LOG = re.compile(r"^dedicated_log_torch_trace_|\.log$")
 _NAMED_LIKE_REPRO = re.compile(
     r"(?:^|[/\\ ])(?:minifier_launcher\.py|repro\.py|fx_graph_runnable\w*\.(?:py|txt)|checkpoints[/\\]\d+\w*\.py)$"
 )
+_REPRO_ANSWER = re.compile(r"\.repro/[a-z]+-\d+\.(?:json|py)$")  # what `repro` writes beside a script
 _PACKED_NAME = re.compile(r"\.(?:gz|zst|xz|bz2)$")
 _IS_NEITHER = "is a torch trace log, a file of benchmark results or a repro of torch's"
 _RANK = re.compile(r"rank_(\d+)_")
@@ -180,7 +181,7 @@ def _find_in_folder(folder: Path, label: str, gauge: Gauge, names: Mapping[str, 
             if is_log(b"", name):
                 group = SourceGroup(name, [_broken(name, SourceDamaged(str(error)))])
         sources += group.sources
-        ignored += group.ignored
+        ignored += [] if _REPRO_ANSWER.search(relative) else group.ignored
         results += group.results
         repros += group.repros
     if not sources and not results and not repros:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import shutil
 import socket
 import tarfile
 import zipfile
@@ -14,9 +15,14 @@ from threading import Thread
 import pytest
 import zstandard
 
+from compileboard.collectors.repro.loading import load_path
+from compileboard.collectors.repro.results import save_answer
 from compileboard.collectors.sources.discovery import LogSource, find_sources
 from compileboard.collectors.sources.streams import NoSuchLog, SourceDamaged
+from compileboard.collectors.store.repros import ReproResult
 from tests.unit.sources.packed import ARCHIVES, LOG, OTHER, PACK, RANKS, make_tar, make_zip, read, write
+
+DYNAMIC_REPRO = Path(__file__).parents[2] / "data" / "repros" / "dynamic_pad.txt"
 
 
 def test_a_log_is_read_as_it_is_and_can_be_followed(tmp_path: Path) -> None:
@@ -229,3 +235,13 @@ def test_what_may_not_be_read_is_said(tmp_path: Path) -> None:
     assert read(good) == LOG
     with pytest.raises(SourceDamaged, match="Permission denied"):
         read(locked)
+
+
+def test_answers_of_repro_beside_a_script_are_not_listed_as_skipped(tmp_path: Path) -> None:
+    shutil.copy(DYNAMIC_REPRO, tmp_path / "repro.py")
+    write(tmp_path, "notes.json", b"{}")
+    result = ReproResult("minify", "found", 1.0, 1, 2, program="import torch")
+    answer = save_answer(load_path(tmp_path / "repro.py"), result)
+    assert Path(answer).parent == tmp_path / "repro.py.repro"
+    found = find_sources(str(tmp_path))
+    assert ([source.label for source in found.repros], found.ignored) == (["repro.py"], ["notes.json"])
