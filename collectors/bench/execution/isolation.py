@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.bench.execution.endings import OUTPUT, outcome_of_killed, outcome_of_late, read_result
+from compileboard.collectors.bench.execution.fork_server import ForkedProcess, ForkServer
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.decode.values import clean_text
@@ -22,6 +23,9 @@ PACKAGE_ROOT = Path(PACKAGE).resolve().parent
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
 STEP_S = 0.1
 END_PATIENCE_S = 2.0
+
+
+ChildProcess = subprocess.Popen[bytes] | ForkedProcess
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,21 @@ class TaskOutcome:
 
 
 def run_task(
-    task: Task, folder: Path, environment: Mapping[str, str], *, cwd: str | None, beat: Callable[[], None]
+    task: Task,
+    folder: Path,
+    environment: Mapping[str, str],
+    *,
+    cwd: str | None,
+    beat: Callable[[], None],
+    server: ForkServer | None = None,
 ) -> TaskOutcome:
-    """Run a task to its end or its time limit; call `beat` while it goes on.
+    """Run a task to its end or its time limit, as a fork of a server's if there is one; call `beat` while it goes on.
 
     The child is a session of its own, so that a limit ends everything it started. Whatever interrupts us ends it too.
     """
     started_us, started_s = time.time_ns() // 1000, time.monotonic()
     try:
-        child = _start(task, folder, environment, cwd)
+        child = _start(task, folder, environment, cwd, server)
     except OSError as error:  # a full disk, most of all: the next task may find room
         message = f"its process cannot be started in {folder}: {error}; free some space or mend the folder"
         return TaskOutcome(
@@ -53,18 +63,23 @@ def run_task(
     finally:
         end_group(child)
     outcome = read_result(folder) or (
-        outcome_of_late(folder, task.settings.timeout_s) if late else outcome_of_killed(folder, child.returncode)
+        outcome_of_late(folder, task.settings.timeout_s) if late else outcome_of_killed(folder, child.wait())
     )
     return TaskOutcome(outcome, started_us, int((time.monotonic() - started_s) * 1e6))
 
 
-def _start(task: Task, folder: Path, environment: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
+def _start(
+    task: Task, folder: Path, environment: Mapping[str, str], cwd: str | None, server: ForkServer | None
+) -> ChildProcess:
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
+    own = {**environment, **caches(folder, environment)}
+    if server is not None and (forked := server.fork(folder, own, cwd)) is not None:
+        return forked
     with (folder / OUTPUT).open("wb") as output:
         return subprocess.Popen(
             shared_command("compileboard.collectors.bench.worker.child:start", str(os.getpid()), str(folder)),
-            env={**environment, **caches(folder, environment)},
+            env=own,
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -85,7 +100,7 @@ def cache_folder(folder: Path, environment: Mapping[str, str]) -> Path:
     return Path(shared) if shared else folder / "cache"
 
 
-def wait_for(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[], None]) -> bool:
+def wait_for(child: ChildProcess, deadline_s: float, beat: Callable[[], None]) -> bool:
     """Wait for the child; True if its time ran out."""
     while True:
         try:
@@ -97,7 +112,7 @@ def wait_for(child: subprocess.Popen[bytes], deadline_s: float, beat: Callable[[
             return True
 
 
-def end_group(child: subprocess.Popen[bytes]) -> None:
+def end_group(child: ChildProcess) -> None:
     """End the child's whole session: the compilers it started too, and whatever it left behind.
 
     A second Ctrl-C ends the wait, not the kill.
@@ -112,7 +127,7 @@ def end_group(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _signal_group(child: ChildProcess, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.endings import list_outputs
+from compileboard.collectors.bench.execution.fork_server import ForkServer, is_forkable
 from compileboard.collectors.bench.execution.graph_search import is_to_search, search_graphs
 from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, run_task
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
@@ -107,6 +108,7 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
         run.destination = DestinationLine(job.config, measured.run_id, print_line)
         run.destination.step()
     progress = Progress(len(job.plan), quiet=arguments.quiet)
+    server = ForkServer()
     state = "failed"  # until its end is reached: whatever else ends it is no success
     try:
         end_as_interrupted()
@@ -116,7 +118,7 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
                 continue
             progress.begin(planned, job.settings)
             blamed: list[str] = []
-            measured.results.append(_measure_task(run, planned, job, blamed if arguments.minify else None))
+            measured.results.append(_measure_task(run, planned, job, server, blamed if arguments.minify else None))
             progress.end(measured.results[-1], explain=arguments.explain)
             for line in blamed:
                 print_line(line)
@@ -125,13 +127,16 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
         measured.interrupted, state = True, "interrupted"
         progress.interrupt()
     finally:
+        server.close()
         clear(run.folder / OF_OURSELVES)
         run.end(state)
         measured.trouble = run.recording.trouble
     return measured
 
 
-def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: list[str] | None) -> BenchMeasured:
+def _measure_task(
+    run: BenchRunWriter, planned: PlannedTask, job: Job, server: ForkServer, blamed: list[str] | None
+) -> BenchMeasured:
     """Measure one task and record its result; where `blamed` is asked for, add the graphs that a failure is due to."""
     command = job.checkout.for_checkout(repeat_command(planned, job.settings, collector_command("bench")))
     settings = planned.settings_of(job.settings)
@@ -143,19 +148,19 @@ def _measure_task(run: BenchRunWriter, planned: PlannedTask, job: Job, blamed: l
 
     task = Task(planned.experiment, planned.ref, settings)
 
-    second = find_second_process(task)
+    second, forks = find_second_process(task), server if is_forkable(task) else None
 
     def environment(suffix: str = "") -> dict[str, str]:
-        caches = CACHES_ON if second else {}
+        caches = CACHES_ON if second or forks else {}  # alike for all forks: torch reads it while it is imported
         answers = {PROCESSOR_VARIABLE: str(run.folder / OF_OURSELVES / "processor.json")}
         child = run.child_environment(planned.name + suffix)
         return {**caches, **answers, **child, **suites.environment(planned.ref.suite)}
 
     try:
-        done = run_task(task, folder, environment(), cwd=job.checkout.cwd, beat=run.beat)
+        done = run_task(task, folder, environment(), cwd=job.checkout.cwd, beat=run.beat, server=forks)
         if second:
             done = measure_second_processes(
-                done, task, second, folder, environment, cwd=job.checkout.cwd, beat=run.beat
+                done, task, second, folder, environment, cwd=job.checkout.cwd, beat=run.beat, server=forks
             )
         compare_with(job.baseline, planned, done.outcome)
         if blamed is not None and planned.experiment not in EXPORTS and is_to_search(done):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from compileboard.collectors.bench.execution.fork_server import ForkServer
 from compileboard.collectors.bench.execution.isolation import CACHE_VARIABLE, TaskOutcome, cache_folder, clear, run_task
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import (
@@ -55,6 +56,7 @@ def measure_second_processes(
     *,
     cwd: str | None,
     beat: Callable[[], None],
+    server: ForkServer | None = None,
 ) -> TaskOutcome:
     """Run a measured task again with its caches, once a compile repeat, and add what it took then.
 
@@ -67,9 +69,8 @@ def measure_second_processes(
     outcome, samples, loads_s = done.outcome, [], []
     for _ in range(1 if task.settings.quick else task.settings.compile_repeats):
         clear(folder / second.suffix)
-        again = run_task(
-            quick, folder / second.suffix, {**environment(f"/{second.suffix}"), **shared}, cwd=cwd, beat=beat
-        )
+        own = {**environment(f"/{second.suffix}"), **shared}
+        again = run_task(quick, folder / second.suffix, own, cwd=cwd, beat=beat, server=server)
         done = replace(done, duration_us=done.duration_us + again.duration_us)
         if again.outcome.status != "measured":
             outcome.facts["warm_compile_error"] = f"{again.outcome.reason}: {again.outcome.message or ''}"

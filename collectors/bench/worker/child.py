@@ -65,7 +65,7 @@ def import_torch(task: Task, stages: Stages) -> None:
     from compileboard.collectors.bench.worker.torch_setup import arrange, prepare_environment
 
     prepare_environment(task)  # before torch is imported: it reads some of it then
-    stages.begin("import torch")
+    stages.begin("import torch")  # of a fork, it has been
     import torch._dynamo.testing  # noqa: F401
 
     stages.begin("import the harness")

@@ -19,12 +19,12 @@ SEED = 1337
 JUDGED = ("accuracy", "export", "export_strict")  # only the verdict counts, so nothing is left to chance
 
 
-def prepare_environment(task: Task) -> None:
-    """Set what torch reads when it is imported or CUDA begins. A word the user has set stays."""
+def prepare_environment(task: Task | None = None) -> None:
+    """Set what torch reads when it is imported or CUDA begins, of any task or of one. A word the user has set stays."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
         os.environ.setdefault(name, "1")  # models are made from their configuration: nothing is fetched
-    if task.experiment in JUDGED or task.settings.deterministic:
+    if task is not None and (task.experiment in JUDGED or task.settings.deterministic):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 

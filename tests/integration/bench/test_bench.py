@@ -101,11 +101,13 @@ def test_repeats_are_kept_in_their_order(planted: Any) -> None:
 def test_breaks_hang_on_the_result_they_came_with(planted: Any) -> None:
     assert result(planted, "Breaks", "performance")["graph_breaks"] >= 1
     query = """
-    select processes.task, count(*) as breaks
+    select processes.task, processes.parent_id, count(*) as breaks
     from graph_breaks join processes on processes.id = graph_breaks.process_id
     group by processes.task
     """
-    assert {row["task"] for row in rows(planted[0], query)} >= {"local/Breaks/performance", "local/Breaks/accuracy"}
+    broken = rows(planted[0], query)
+    assert {row["task"] for row in broken} >= {"local/Breaks/performance", "local/Breaks/accuracy"}
+    assert {row["parent_id"] for row in broken} == {None}, "what forks them is no process of the run"
 
 
 @pytest.mark.parametrize(

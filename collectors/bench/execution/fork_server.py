@@ -1,0 +1,128 @@
+"""Fork tasks of a process that has imported torch: importing it takes longer than many tasks do.
+
+A task is a process of its own all the same, with an environment, output, session and time limit of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from compileboard.collectors.bench.execution.endings import OUTPUT
+from compileboard.collectors.bench.experiments import FORKED
+from compileboard.collectors.bench.plan.tasks import Task
+from compileboard.start import shared_command
+
+# What of the environment is a task's own; torch reads none of it while it is imported.
+OF_TASK = ("COMPILEBOARD_TASK", "COMPILEBOARD_BENCH_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+START_S = 120.0  # for importing torch on a busy machine
+
+
+def is_forkable(task: Task) -> bool:
+    """Return whether a task may begin as a fork; CUDA and several ranks may not, nor what depends on where it began."""
+    settings = task.settings
+    is_plain = settings.device == "cpu" and not settings.is_distributed and not settings.no_stack_room
+    return is_plain and task.experiment in FORKED and sys.platform == "linux"
+
+
+class ForkedProcess:
+    """A process that the server forked, as far as subprocess.Popen is needed of it."""
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._server = server
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; return its exit code, or that of a kill where the server ended with it.
+
+        Raises: subprocess.TimeoutExpired.
+        """
+        if self.returncode is None:
+            line = self._server.read_line(timeout)
+            if line is None:
+                raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
+            self.returncode = int(line) if line else -signal.SIGKILL
+        return self.returncode
+
+
+class ForkServer:
+    """The process that has imported torch, started when the first task asks for it."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._environment: dict[str, str] = {}
+        self._cwd: str | None = None
+        self._unread = b""
+        self._is_usable = True
+
+    def fork(self, folder: Path, environment: Mapping[str, str], cwd: str | None) -> ForkedProcess | None:
+        """Start a task's process; None where it has to be started in the ordinary way."""
+        common = {name: value for name, value in environment.items() if name not in OF_TASK}
+        if self._process is not None and (common, cwd) != (self._environment, self._cwd):
+            self.close()
+        if self._process is None and self._is_usable:
+            self._start(common, cwd)
+        process = self._process
+        if process is None or process.stdin is None:
+            return None
+        request = {"folder": str(folder), "output": str(folder / OUTPUT), "environment": dict(environment)}
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            self._give_up()
+            return None
+        pid = self.read_line(START_S)
+        if not pid:
+            self._give_up()
+            return None
+        return ForkedProcess(self, int(pid))
+
+    def _start(self, environment: dict[str, str], cwd: str | None) -> None:
+        self._environment, self._cwd, self._unread = environment, cwd, b""
+        self._process = subprocess.Popen(
+            shared_command("compileboard.collectors.bench.worker.forking:serve", str(os.getpid())),
+            env=environment,
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        if self.read_line(START_S) != b"ready":  # torch is not there, or has begun threads
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.close()
+        self._is_usable = False
+
+    def read_line(self, timeout_s: float | None) -> bytes | None:
+        """Return the server's next line without its end, empty where the server has ended; None if none came."""
+        assert self._process is not None and self._process.stdout is not None
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._unread:
+            left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            if not select.select([descriptor], [], [], left_s)[0]:
+                return None
+            part = os.read(descriptor, 4096)
+            if not part:
+                return b""
+            self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def close(self) -> None:
+        """End the server. A task's process that it forked ends with it."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()

@@ -1,0 +1,78 @@
+"""The process that imports torch and forks one for each task that it is asked for. Linux.
+
+It calls nothing of torch: a process whose threads go on cannot be forked safely.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from compileboard.collectors.bench.worker import child
+from compileboard.collectors.bench.worker.torch_setup import prepare_environment
+from compileboard.collectors.runs.program import end_with
+
+
+def serve(parent: str) -> None:
+    """Fork until the process that asks has ended. A line is a request; the answers are a pid and its exit code."""
+    end_with(int(parent))
+    answers = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a library that prints answers nothing
+    prepare_environment()
+    import torch._dynamo.testing  # noqa: F401
+
+    if not _forks_safely():
+        return
+    os.write(answers, b"ready\n")
+    for line in sys.stdin.buffer:
+        pid = os.fork()
+        if pid == 0:
+            os.close(answers)
+            _run(json.loads(line))
+        os.write(answers, f"{pid}\n".encode())
+        _, status = os.waitpid(pid, 0)
+        os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def _forks_safely() -> bool:
+    """Return whether nothing goes on beside this thread: OpenBLAS ends its threads, which importing numpy begins, here.
+
+    Source: OpenBLAS, driver/others/memory.c, pthread_atfork.
+    """
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return len(os.listdir("/proc/self/task")) == 1
+
+
+def _forget_server() -> None:
+    """Let the hooks name no process that forked this one: the run has no record of the server."""
+    hooks = sys.modules.get("_compileboard.observe.hooks")
+    installed = hooks.current() if hooks is not None else None
+    if installed is not None:
+        installed.spool.parent_id = None
+
+
+def _run(request: dict[str, Any]) -> NoReturn:
+    """Run a task as a process that was started for it does."""
+    server = os.getppid()
+    os.setsid()
+    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    for descriptor, file in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
+        os.dup2(file, descriptor)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    _forget_server()
+    gc.collect()  # it writes to every object: the pages are copied now, not while something is timed
+    try:
+        child.start(str(server), request["folder"])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(1)
