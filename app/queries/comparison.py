@@ -23,7 +23,7 @@ join result_repeats as k on k.result_id = x.id
 where x.experiment in ({", ".join(f"'{name}'" for name in (*sorted(TIMING), "caching_precompile"))})
   and k.name in (
     'eager', 'compiled', 'cold_compile_s', 'warm_compile_s', 'eager_peak_gb', 'compiled_peak_gb', 'load_s',
-    '{_SECOND_PROCESS}'
+    'export_s', '{_SECOND_PROCESS}'
   )
 order by k.result_id, k.name
 limit :limit

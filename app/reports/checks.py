@@ -100,6 +100,7 @@ _NOUNS = {
     ("new-recompiles", "NEW_RECOMPILE"): ("new recompile cause", "new recompile causes"),
     ("speedup", "SLOWER"): ("slower model", "slower models"),
     ("compile-time", "SLOWER"): ("model that compiles slower", "models that compile slower"),
+    ("export-time", "SLOWER"): ("model that exports slower", "models that export slower"),
     ("load-time", "SLOWER"): ("model that loads slower", "models that load slower"),
     ("package-size", "LARGER"): ("larger package", "larger packages"),
     ("scaling-efficiency", "LOWER"): ("model that scales worse", "models that scale worse"),

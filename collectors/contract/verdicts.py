@@ -85,6 +85,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "eager_latency_ms": ("eager",),
     "compilation_latency_s": ("cold_compile_s",),
     "warm_compilation_latency_s": ("warm_compile_s",),
+    "export_latency_s": ("export_s",),
     "load_latency_s": ("load_s",),
     "second_process_latency_s": ("second_process_s",),
     "dynamo_peak_mem_gb": ("compiled_peak_gb",),

@@ -149,6 +149,7 @@ RULES = (
         "{:.3f} s",
         is_optional=False,
     ),
+    _make_rule("export-time", f"nothing exports slower than in the baseline: {_BEYOND}", "export_latency", "{:.3f} s"),
     _make_rule("load-time", f"nothing loads slower than in the baseline: {_BEYOND}", "load_latency", "{:.4f} s"),
     _make_rule(
         "package-size",

@@ -25,6 +25,7 @@ from torch.utils import _pytree
 from compileboard.collectors.bench.experiments.performance import add_peaks, read_phases, settled_peaks
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.worker.exporting import (
+    add_export_times,
     begin_stage,
     count_dynamic,
     dynamic_shapes,
@@ -89,6 +90,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
                     _measure(bench, package, outcome)
                     if (check := _check_batch(bench, package, outcome)) is not None:
                         outcome.facts["batch_check"] = check
+                add_export_times(bench, outcome, facts, lambda module: export_module(bench, module, strict=False))
         except StageFailed as failed:  # while it was timed
             cause = failed.__cause__ or failed
             outcome.status, outcome.reason = "failed", failed.reason
@@ -101,8 +103,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
 
 def _make(bench: Workbench, package: AotPackage, values: dict[str, float], facts: dict[str, Any]) -> Any:
     """Make and load the package of a copy of the module; return what its first call gives."""
+    module = bench.copy_module()
     begin_s = time.perf_counter()
-    program = export_module(bench, bench.copy_module(), strict=False)
+    program = export_module(bench, module, strict=False)
     exported_s = time.perf_counter()
     facts["node_count"] = len(program.graph.nodes)
     if bench.settings.dynamic:

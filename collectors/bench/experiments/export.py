@@ -12,6 +12,7 @@ from torch._dynamo.testing import reset_rng_state
 
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.exporting import (
+    add_export_times,
     begin_stage,
     count_dynamic,
     dynamic_shapes,
@@ -55,4 +56,5 @@ def run(bench: Workbench) -> ExperimentOutcome:
     outcome = judge(bench, compute, iterations=1)
     outcome.values |= values
     outcome.facts["export"] = facts
+    add_export_times(bench, outcome, facts, lambda module: export_module(bench, module, strict=strict))
     return outcome

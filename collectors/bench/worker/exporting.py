@@ -10,17 +10,21 @@ import sysconfig
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
+from torch._dynamo.testing import reset_rng_state
 from torch._logging.structured import INTERN_TABLE
 from torch.utils import _pytree
 
 from compileboard.collectors import bench as harness
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
+from compileboard.collectors.bench.worker.child import remove_hooks
+from compileboard.collectors.bench.worker.outcome import EXPORT, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, batch_dimension
 
 # Frames of a traceback that are nobody's model: torch's own, the standard library's, this harness's.
@@ -42,6 +46,32 @@ def export_module(bench: Workbench, module: torch.nn.Module, *, strict: bool) ->
     args, kwargs = split_inputs(bench.inputs)
     with bench.steps.autocast():
         return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes(bench), strict=strict)
+
+
+def add_export_times(
+    bench: Workbench, outcome: ExperimentOutcome, facts: dict[str, Any], export: Callable[[torch.nn.Module], Any]
+) -> None:
+    """Add the times of exports after the first, which pays for libraries; it stays the only one where another fails.
+
+    The last thing of a task: the hooks are out, since these are no compiles of the program's.
+    """
+    if EXPORT.value not in outcome.values or "error" in facts:
+        return
+    bench.stage("export again")
+    remove_hooks()
+    facts["first_export_s"] = round(outcome.values[EXPORT.value], 3)
+    samples_s = []
+    try:
+        for _ in range(1 if bench.settings.quick else bench.settings.compile_repeats):
+            module = bench.copy_module()
+            torch._dynamo.reset()
+            reset_rng_state()
+            begin_s = time.perf_counter()
+            export(module)
+            samples_s.append(time.perf_counter() - begin_s)
+    except FAILURES as error:
+        facts["export_again_error"] = f"{type(error).__name__}: {_first_line(str(error))}"
+    add_samples(outcome, EXPORT, samples_s)
 
 
 def split_inputs(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

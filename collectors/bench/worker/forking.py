@@ -5,7 +5,6 @@ It calls nothing of torch: a process whose threads go on cannot be forked safely
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
@@ -68,7 +67,6 @@ def _run(request: dict[str, Any]) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["environment"])
     _forget_server()
-    gc.collect()  # it writes to every object: the pages are copied now, not while something is timed
     try:
         child.start(str(server), request["folder"])
     except BaseException:

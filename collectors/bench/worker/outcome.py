@@ -68,6 +68,7 @@ class CompileTime:
 
 
 COLD = CompileTime("compilation_latency", "cold_compile_s")
+EXPORT = CompileTime("export_latency", "export_s")
 LOAD = CompileTime("load_latency", "load_s")
 FIRST_CALL = "first_call_latency"  # of the process that measures it: compiled there, or found
 SECOND = CompileTime("second_process_latency", "second_process_s")

@@ -64,6 +64,7 @@ def test_vanished_models_are_named() -> None:
         ("package-size", "package_bytes", 3.2e6, 1.6e6, "SMALLER"),
         ("scaling-efficiency", "scaling_efficiency", 0.93, 0.71, "LOWER"),
         ("quantized-error", "quantized_error", 0.0063, 0.016, "LARGER"),
+        ("export-time", "export_latency", 0.2, 0.4, "FEW_SAMPLES"),  # exported once on each side
         ("load-time", "load_latency", 0.02, 0.04, "FEW_SAMPLES"),  # loaded once on each side
     ],
 )
@@ -72,12 +73,16 @@ def test_a_number_that_is_exact_needs_no_samples(rule: str, column: str, base: f
     assert _words(rule, *sides) == [("mlp", word)]
 
 
-def test_a_load_time_is_judged_by_its_samples() -> None:
+@pytest.mark.parametrize(
+    ("rule", "column", "samples_name"),
+    [("load-time", "load_latency", "load_s"), ("export-time", "export_latency", "export_s")],
+)
+def test_a_load_or_export_time_is_judged_by_its_samples(rule: str, column: str, samples_name: str) -> None:
     def side(seconds: float) -> Side:
         samples = [seconds, 1.01 * seconds, 0.99 * seconds]
-        return Side("side", (_row("mlp", load_latency=seconds, repeats={"load_s": samples}),))
+        return Side("side", (_row("mlp", **{column: seconds}, repeats={samples_name: samples}),))
 
-    assert _words("load-time", side(0.04), side(0.02)) == [("mlp", "SLOWER")]
+    assert _words(rule, side(0.04), side(0.02)) == [("mlp", "SLOWER")]
 
 
 def test_missing_baselines_are_named() -> None:
