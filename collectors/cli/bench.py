@@ -357,6 +357,12 @@ def _choose_world_size(values: Mapping[str, Any], arguments: BenchRequest, gpu_c
         raise ValueError("--ddp and --fsdp are two ways to train with several ranks; expected one of them")
     if values["mode"] != "training":
         raise ValueError(f"{flag} measures how gradients are exchanged; add --training")
+    if values["compiled_autograd"] and values["fsdp"]:
+        raise ValueError("--compiled-autograd: within it torch runs none of FSDP2's hooks, which exchange gradients")
+    if values["compiled_autograd"] and values["optimize_ddp_mode"] != "python_reducer":
+        raise ValueError(
+            "--compiled-autograd: DDP's C++ reducer cannot go with it; add --optimize-ddp-mode python_reducer"
+        )
     if arguments.device_index is not None:
         raise ValueError(f"--device-index {arguments.device_index} is one GPU; {flag} needs one for each rank")
     if others := [name for name in list_experiments(arguments) if name not in DISTRIBUTED_EXPERIMENTS]:

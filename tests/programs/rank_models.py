@@ -9,6 +9,7 @@ import signal
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 import compileboard
 
@@ -19,6 +20,28 @@ WIDTH = 1312  # 4 layers are 27.5 MB of gradients: more than DDP's bucket of 25 
 def wide_mlp(batch_size):
     layers = [layer for _ in range(4) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
     return nn.Sequential(*layers), (torch.randn(batch_size, WIDTH),)
+
+
+class Checkpointed(nn.Module):
+    """Blocks that compute their activations again in the backward pass, as a model of transformers does when asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(384, 384), nn.GELU()) for _ in range(3))
+        self.is_checkpointed = False
+
+    def gradient_checkpointing_enable(self):
+        self.is_checkpointed = True
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.is_checkpointed else block(x)
+        return x
+
+
+@compileboard.bench.model(batch_size=8)
+def checkpointed(batch_size):
+    return Checkpointed(), (torch.randn(batch_size, 384),)
 
 
 @compileboard.bench.model(batch_size=8)
