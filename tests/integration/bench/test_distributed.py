@@ -57,8 +57,10 @@ def test_fsdp2_gives_one_processes_gradients(workplace: Workplace) -> None:
 
 
 def test_checkpointing_and_compiled_autograd_give_one_processes_gradients(workplace: Workplace) -> None:
-    one = ["--only", f"{MODELS},model:checkpointed", "--accuracy", "--enable-activation-checkpointing"]
-    (result,) = measure(workplace, "--ddp", *one, "--compiled-autograd", "--optimize-ddp-mode=python_reducer").values()
+    words = ["--only", f"{MODELS},model:checkpointed", "--accuracy", "--enable-activation-checkpointing"]
+    (result,) = measure(
+        workplace, "--ddp", *words, "--compiled-autograd", "--optimize-ddp-mode=python_reducer"
+    ).values()
     assert (result["accuracy"], result["message"]) == ("pass", None)
     assert result["backend"].endswith("_checkpoint_ddp=python_reducer") and "compiled_autograd" in result["backend"]
     assert result["autograd_captures"] > 0, "the backward pass is compiled"
@@ -66,8 +68,8 @@ def test_checkpointing_and_compiled_autograd_give_one_processes_gradients(workpl
 
 
 def test_fsdp2_with_checkpointing_is_compiled_by_inductor(workplace: Workplace) -> None:
-    one = ["--only", f"{MODELS},model:checkpointed", "--accuracy", "--enable-activation-checkpointing"]
-    (result,) = measure(workplace, "--fsdp", *one, "--backend", "inductor").values()
+    words = ["--only", f"{MODELS},model:checkpointed", "--accuracy", "--enable-activation-checkpointing"]
+    (result,) = measure(workplace, "--fsdp", *words, "--backend", "inductor").values()
     assert (result["accuracy"], result["message"]) == ("pass", None)
     assert result["backend"].startswith("inductor_quick_") and result["unique_graphs"] > 0
     assert result["facts"]["distributed"]["gradient_error"] < 1e-5
