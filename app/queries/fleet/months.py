@@ -36,10 +36,15 @@ class ThingCounts:
         return f"{self.table.removesuffix('s')}_kinds_rows"
 
 
+def takes_months(runs: RunFilter) -> bool:
+    """Return whether a filter may take a month as a whole."""
+    return all(value in (None, "") for name, value in vars(runs).items() if name not in _MONTHLY)
+
+
 def bind_months(runs: RunFilter) -> dict[str, Any]:
     """Make the values that MONTHS' names stand for: the first and the last month that a filter may take all days of."""
-    if any(value not in (None, "") for name, value in vars(runs).items() if name not in _MONTHLY):
-        return {"first_month": _LAST, "last_month": 0}
+    if not takes_months(runs):
+        return {}
     first = 0 if runs.since_us is None else _step(runs.since_us - 1, 1)
     last = _LAST if runs.before_us is None else _step(runs.before_us, -1)
     return {"first_month": first, "last_month": last}
@@ -55,18 +60,20 @@ def _step(time_us: int, months: int) -> int:
     return year * 100 + month + 1
 
 
-# `wanted` has the runs of a filter.
-MONTHS = """
-months_inside as materialized (
+_MONTHS = """, months_inside as materialized (
   select month
   from clean_months
   where month between :first_month and :last_month
-)
-"""
+)"""
+
+
+def months_sql(runs: RunFilter) -> str:
+    """Write the common table expression, behind others, with the months that are read as a whole; none if none is."""
+    return _MONTHS if takes_months(runs) else ""
 
 
 def per_thing_sql(counts: ThingCounts, runs: RunFilter, only: str = "") -> str:
-    """Write the query for the sums of each thing over wanted runs; `only` is a condition with {key}."""
+    """Write the query for the sums of each thing over the runs of `wanted`; `only` is a condition with {key}."""
     of_month = "".join(f"and m.{name} = :{name}\n    " for name in ("suite", "name") if getattr(runs, name))
     columns = (*counts.columns, "compile_us")
 
@@ -76,6 +83,18 @@ def per_thing_sql(counts: ThingCounts, runs: RunFilter, only: str = "") -> str:
     def only_of(alias: str) -> str:
         return f"and {only.format(key=f'{alias}.{counts.key}')}" if only else ""
 
+    of_runs = f"""
+    select
+      b.{counts.key} as id, {sums("b", columns)}, toInt64(count()) as run_count,
+      min(b.started_us) as first_us, max(b.started_us) as last_us
+    from {counts.table}_rows as b
+    where b.pub in (select pub from wanted)
+      {"and b.month not in (select month from months_inside)" if takes_months(runs) else ""}
+    {only_of("b")}
+    group by b.{counts.key}
+"""  # noqa: S608  own names only
+    if not takes_months(runs):
+        return of_runs
     return f"""
   select
     s.id as id, {sums("s", (*columns, "run_count"))}, min(s.first_us) as first_us, max(s.last_us) as last_us
@@ -87,32 +106,7 @@ def per_thing_sql(counts: ThingCounts, runs: RunFilter, only: str = "") -> str:
     {of_month}{only_of("m")}
     group by m.{counts.key}
     union all
-    select
-      b.{counts.key} as id, {sums("b", columns)}, toInt64(count()) as run_count,
-      min(b.started_us) as first_us, max(b.started_us) as last_us
-    from {counts.table}_rows as b
-    where b.month not in (select month from months_inside)
-      and b.pub in (select pub from wanted)
-    {only_of("b")}
-    group by b.{counts.key}
+    {of_runs}
   ) as s
   group by s.id
 """  # noqa: S608  own names only
-
-
-def seen_sql(counts: ThingCounts, runs: RunFilter) -> str:
-    """Write the query for the ids of things that any wanted run has."""
-    of_month = "".join(f"and m.{name} = :{name}\n    " for name in ("suite", "name") if getattr(runs, name))
-    return f"""
-  select m.{counts.key} as id
-  from {counts.months} as m
-  where m.month in (select month from months_inside)
-    {of_month}
-  group by m.{counts.key}
-  union distinct
-  select b.{counts.key} as id
-  from {counts.table}_rows as b
-  where b.month not in (select month from months_inside)
-    and b.pub in (select pub from wanted)
-  group by b.{counts.key}
-"""  # noqa: S608

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from compileboard.app.queries.engine import Engine
+from compileboard.app.queries.engine import Row
 from compileboard.app.queries.fields import Count, DurationUs
 from compileboard.app.queries.fleet.reason_sums import Sum
 from compileboard.app.queries.fleet.runs import Slot
@@ -53,36 +53,31 @@ def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
 
 
 def read_grid(
-    engine: Engine,
-    kind_slots: str,
-    kind_counts: str,
-    lines: str,
-    values: Mapping[str, Any],
-    slots: list[Slot],
+    kind_counts: Iterable[Row], kind_slots: Iterable[Row], lines: Iterable[Sequence[Any]], slots: list[Slot]
 ) -> TrendGrid:
-    """Read sums that an engine made: of kinds in slots, how many things each kind has, and lines of things.
+    """Read sums that an engine made: how many things each kind has, sums of kinds in slots, and lines of things.
 
-    Shape: kind_slots: kind, slot, count, guard failures or 0, compile_us; kind_counts: kind, GB id, things, functions,
-    whether of all kinds; lines: id, slot, count
+    Shape: lines: id, slot, count
     """
     if not slots:
         return TrendGrid({}, slots, (), 0)
     last = len(slots) - 1
     kinds: dict[str, KindSums] = {}
     function_count = 0
-    for kind, gb_id, distinct_count, kind_function_count, is_of_all in engine.stream(kind_counts, values):
-        if is_of_all:
-            function_count = kind_function_count
+    for row in kind_counts:
+        if row["is_of_all"]:
+            function_count = row["function_count"]
         else:
-            kinds[kind] = KindSums(gb_id, [0] * len(slots), distinct_count, function_count=kind_function_count)
-    for kind, slot, count, guard_failure_count, compile_us in engine.stream(kind_slots, values):
-        if kind in kinds:  # else of a run that was added since
-            sums = kinds[kind]
-            sums.counts[min(slot, last)] += count
-            sums.guard_failure_count += guard_failure_count
-            sums.compile_us += compile_us
+            counts_of_none, of_kind = [0] * len(slots), row["distinct_count"]
+            kinds[row["kind"]] = KindSums(row["gb_id"], counts_of_none, of_kind, function_count=row["function_count"])
+    for row in kind_slots:
+        if not row["is_of_all"] and row["kind"] in kinds:  # else of a run that was added since
+            sums = kinds[row["kind"]]
+            sums.counts[min(row["slot"], last)] += row["count"]
+            sums.guard_failure_count += row["guard_failure_count"]
+            sums.compile_us += row["compile_us"]
     counts: dict[int, list[int]] = {}
-    for thing, slot, count in engine.stream(lines, values):
+    for thing, slot, count in lines:
         counts.setdefault(thing, [0] * len(slots))[min(slot, last)] += count
     return replace(make_grid(counts, kinds, slots), function_count=function_count)
 

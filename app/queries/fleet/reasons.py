@@ -7,18 +7,20 @@ A reason is why graphs broke (a distinct graph break) or why functions were comp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from heapq import nlargest, nsmallest
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from compileboard.app.queries.engine import Engine, get_row
+from compileboard.app.queries.engine import Engine, Row, get_row
 from compileboard.app.queries.fields import CompilesUs, Count, RunId, StartTime, Title, name_ids
-from compileboard.app.queries.fleet.months import MONTHS, ThingCounts, bind_months, per_thing_sql, seen_sql
+from compileboard.app.queries.fleet.months import ThingCounts, bind_months, months_sql, per_thing_sql
 from compileboard.app.queries.fleet.reason_sums import ReasonSums, Sum, sum_reasons
 from compileboard.app.queries.fleet.reason_trends import KindSums, TrendGrid, make_grid, read_grid
 from compileboard.app.queries.fleet.runs import (
     WANTED,
     WANTED_PUBS,
+    WANTED_SLOT_PUBS,
     WANTED_SLOTS,
     RunFilter,
     Slot,
@@ -39,6 +41,7 @@ _ALL_LIMITS = """,
     $join run_totals as t on t.run_id = w.id
   ) as limit_count
 """
+_LIMITS_OF_WANTED = "(select coalesce(sum(recompile_limit_count), 0) from wanted)"
 _FUNCTION_COUNTS = ThingCounts("run_functions", "function_id", ("recompile_limit_count",))
 _FUNCTION_LIMITS = """,
   (
@@ -75,6 +78,18 @@ class ReasonFilter(Protocol):
     def runs(self) -> RunFilter: ...
     @property
     def text(self) -> str | None: ...
+
+
+class ReasonOrder(NamedTuple):
+    """One page of a list: by which sum, in which direction, and whether behind a row."""
+
+    key: str
+    is_up: bool = False
+    is_after: bool = False
+
+    def rank(self, row: Mapping[str, Any]) -> tuple[int, int]:
+        """Return what a row is listed by."""
+        return row[self.key] or 0, row["id"]
 
 
 class AnyReason(Protocol):
@@ -168,30 +183,70 @@ matching as materialized (
         """Return what a run's reasons are summed up as."""
         return ThingCounts(self.run_table, self.key, self.counts)
 
-    def list_months_sql(self, order: str, up: bool, after: bool, selected: Selection, only: str = "") -> str:
-        """Write the list's statement for one order as ClickHouse reads it: sums, without what does not depend on runs.
+    def totals_sql(
+        self, selected: Selection, ordering: ReasonOrder | None, *, with_kinds: bool = False, only: str = ""
+    ) -> str:
+        """Write the statement, for ClickHouse, for a list of sums and for how many reasons every kind has.
 
-        `only` is a condition with {key}.
+        `only` is a condition with {key}. Shape: whether of the list, id, counts, runs, compile_us, first_us, last_us;
+        kind, GB id, reasons, functions, whether of all kinds
         """
-        key, direction, sign = self.orders[order], "asc" if up else "desc", ">" if up else "<"
-        behind = f"and (p.{key}, p.id) {sign} (:after_key, :after_id)" if after else ""
+        is_narrow = self.is_narrowed(selected)
+        matching = self.matching if is_narrow else self._everything if with_kinds else ""
+        only = only or ("{key} in (select id from matching)" if is_narrow else "")
+        parts = [self._listed_sql(ordering)] if ordering else []
+        parts += [self._kinds_sql] if with_kinds else []
         return f"""
-with {WANTED_PUBS}, {MONTHS}{f", {self.matching}" if self.is_narrowed(selected) else ""}
+with {WANTED_PUBS}{months_sql(selected.runs)}{matching and f", {matching}"},
+summed as materialized ({per_thing_sql(self.sums, selected.runs, only)})
+{"union all".join(parts)}
+"""
+
+    def _listed_sql(self, ordering: ReasonOrder) -> str:
+        key, direction, sign = ordering.key, "asc" if ordering.is_up else "desc", ">" if ordering.is_up else "<"
+        behind = f"where (p.{key}, p.id) {sign} (:after_key, :after_id)" if ordering.is_after else ""
+        return f"""
 select
-  p.id as id, {", ".join(f"p.{name} as {name}" for name in self.counts)}, p.run_count as run_count,
-  {recorded_us("p.compile_us", f"p.{self.count}")} as compile_us, p.first_us as first_us, p.last_us as last_us
-from ({per_thing_sql(self.sums, selected.runs, only)}) as p
-where {"p.id in (select id from matching)" if self.is_narrowed(selected) else "1"}
+  1 as is_listed, id, {", ".join(self.counts)}, run_count, compile_us, first_us, last_us,
+  null as kind, null as gb_id, 0 as distinct_count, 0 as function_count, 0 as is_of_all
+from (
+  select p.*
+  from summed as p
   {behind}
-order by p.{key} {direction}, p.id {direction}
-limit :limit
+  order by p.{key} {direction}, p.id {direction}
+  limit :limit
+)
 """  # noqa: S608  own texts only
+
+    @property
+    def _everything(self) -> str:
+        return f"""
+matching as materialized (
+  select d.id as id, {self.kind} as kind, d.function_id as function_id, {self.gb_id} as gb_id
+  from {self.table} as d
+)
+"""  # noqa: S608  own texts only
+
+    @property
+    def _kinds_sql(self) -> str:
+        return f"""
+select
+  0 as is_listed, 0 as id, {", ".join(f"0 as {name}" for name in self.counts)}, 0 as run_count, 0 as compile_us,
+  0 as first_us, 0 as last_us,
+  m.kind as kind, argMin(tuple(m.gb_id), m.id).1 as gb_id, countIf(m.is_seen) as distinct_count,
+  uniqExactIf(m.function_id, m.is_seen) as function_count, grouping(m.kind) as is_of_all
+from (
+  select kind, gb_id, id, function_id, id in (select id from summed) as is_seen
+  from matching
+) as m
+group by grouping sets ((m.kind), ())
+"""  # noqa: S608
 
     @staticmethod
     def limits_months_sql(selected: Selection) -> str:
         """Write the statement, for ClickHouse, for how many compiles of some functions reached the recompile limit."""
         return f"""
-with {WANTED_PUBS}, {MONTHS}
+with {WANTED_PUBS}{months_sql(selected.runs)}
 select id, recompile_limit_count
 from ({per_thing_sql(_FUNCTION_COUNTS, selected.runs, "{key} $in(:function_ids)")})
 """  # noqa: S608
@@ -288,30 +343,21 @@ select
   ) as run_count{_ALL_LIMITS if self.has_limits else ""}
 """  # noqa: S608
 
-    def scope_months_sql(self, selected: Selection) -> str:
-        """Write the same as ClickHouse reads it."""
-        is_narrow = self.is_narrowed(selected)
-        table = f"{self.run_table}_rows" if is_narrow else self.sums.kinds
-        return f"""
-with {WANTED_PUBS}{f", {self.matching}" if is_narrow else ""}
-select
-  (
-    select uniqExact(b.pub)
-    from {table} as b
-    where b.pub in (select pub from wanted)
-      {f"and b.{self.key} in (select id from matching)" if is_narrow else ""}
-  ) as run_count
-  {", (select coalesce(sum(recompile_limit_count), 0) from wanted) as limit_count" if self.has_limits else ""}
-"""  # noqa: S608
-
     def kind_slots_sql(self, selected: Selection) -> str:
-        """Write the statement, for ClickHouse, for what every kind came to in every slot."""
+        """Write the statement, for ClickHouse, for what every kind came to in every slot, and for the runs of all.
+
+        Shape: kind, slot, count, guard failures or 0, compile_us, runs with any, whether of all, the recompile limits
+        that all runs reached or 0
+        """
         guard_failures = "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
-        sums = f"sum(b.{self.count}) as count, {guard_failures} as guard_failure_count, sum(b.compile_us) as compile_us"
-        if self.is_narrowed(selected):
+        sums = f"""
+  w.slot as slot, sum(b.{self.count}) as count, {guard_failures} as guard_failure_count,
+  sum(b.compile_us) as compile_us"""
+        limit_count = f"{_LIMITS_OF_WANTED if self.has_limits else '0'} as limit_count"
+        if self.is_narrowed(selected):  # the rows are read once, and runs counted as well
             return f"""
-with {WANTED_SLOTS}, {self.matching}
-select m.kind as kind, w.slot as slot, {sums}
+with {WANTED_SLOT_PUBS}, {self.matching}
+select m.kind as kind, {sums}, uniqExact(b.pub) as run_count, grouping(kind) as is_of_all, {limit_count}
 from (
   select *
   from {self.run_table}_rows
@@ -319,39 +365,24 @@ from (
 ) as b
 join wanted as w on w.pub = b.pub
 join matching as m on m.id = b.{self.key}
-group by kind, slot
+group by grouping sets ((kind, slot), ())
 """  # noqa: S608
         return f"""
-with {WANTED_SLOTS}
-select b.kind as kind, w.slot as slot, {sums}
+with {WANTED_SLOT_PUBS}
+select b.kind as kind, {sums}, 0 as run_count, 0 as is_of_all, 0 as limit_count
 from {self.sums.kinds} as b
 join wanted as w on w.pub = b.pub
 group by kind, slot
-"""  # noqa: S608
-
-    def kind_counts_sql(self, selected: Selection) -> str:
-        """Write the statement, for ClickHouse, for how many reasons and functions every kind has, and all of them."""
-        everything = f"""matching as (
-  select d.id as id, {self.kind} as kind, d.function_id as function_id, {self.gb_id} as gb_id
-  from {self.table} as d
-)"""  # noqa: S608
-        return f"""
-with {WANTED_PUBS}, {MONTHS}, {self.matching if self.is_narrowed(selected) else everything}
+union all
 select
-  m.kind as kind, argMin(tuple(m.gb_id), m.id).1 as gb_id, countIf(m.is_seen) as distinct_count,
-  uniqExactIf(m.function_id, m.is_seen) as function_count, grouping(m.kind) as is_of_all
-from (
-  select kind, gb_id, id, function_id, id in ({seen_sql(self.sums, selected.runs)}) as is_seen
-  from matching
-) as m
-group by grouping sets ((m.kind), ())
+  '', 0, 0, 0, 0, (select uniqExact(pub) from {self.sums.kinds} where pub in (select pub from wanted)), 1, {limit_count}
 """  # noqa: S608
 
     def lines_sql(self, selected: Selection, are_shown: bool) -> str:
         """Write the statement, for ClickHouse, for how often reasons came in every slot: all, or those shown."""
         of = "$in(:shown)" if are_shown else "in (select id from matching)"
         return f"""
-with {WANTED_SLOTS}{"" if are_shown else f", {self.matching}"}
+with {WANTED_SLOT_PUBS}{"" if are_shown else f", {self.matching}"}
 select b.{self.key} as id, w.slot as slot, sum(b.{self.count}) as count
 from (
   select *
@@ -478,34 +509,67 @@ def list_reasons(
     if engine.dialect == "sqlite":
         reasons = _list_summed(engine, subject, selected, subject.orders[order], direction == "asc", after, limit + 1)
         return _make_page(reasons, subject, order, limit)
-    values = subject.bind(selected) | {"limit": limit + 1}
-    if after:
-        values |= {"after_key": after[0], "after_id": after[1]}
-    sql = subject.list_months_sql(order, direction == "asc", after is not None, selected)
-    return _make_page(_list_monthly(engine, subject, selected, sql, values), subject, order, limit)
+    ordering = ReasonOrder(subject.orders[order], direction == "asc", after is not None)
+    values = _bind_order(subject, selected, after, limit)
+    rows = engine.rows(subject.totals_sql(selected, ordering), values)
+    return _make_page(_list_monthly(engine, subject, selected, ordering, rows), subject, order, limit)
+
+
+def list_with_trends(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Summary, Any],
+    selected: Selection,
+    *,
+    sort: str | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> tuple[Page[Reason], ReasonTrends[Summary]]:
+    """List reasons as `list_reasons` does, above the trends of all of them; of the reasons, those listed have lines.
+
+    Raises: FilterError if the sort or the cursor cannot be used.
+    """
+    if engine.dialect == "sqlite":
+        listed = list_reasons(engine, subject, selected, sort=sort, cursor=cursor, limit=limit)
+        return listed, get_reason_trends(engine, subject, selected, [reason.id for reason in listed.rows])
+    order, direction = check_order(sort or subject.default_order, subject.orders)
+    after = decode_cursor(cursor, int, int)
+    ordering = ReasonOrder(subject.orders[order], direction == "asc", after is not None)
+    values = _bind_order(subject, selected, after, limit)
+    reasons, trends = _trace_monthly(engine, subject, selected, values, ordering)
+    return _make_page(reasons, subject, order, limit), trends
+
+
+def _bind_order(
+    subject: AnySubject, selected: ReasonFilter, after: tuple[Any, ...] | None, limit: int
+) -> dict[str, Any]:
+    after_key, after_id = after or (None, None)
+    values = subject.bind(selected) | bind_months(selected.runs)
+    return values | {"limit": limit + 1, "after_key": after_key, "after_id": after_id}
 
 
 def _list_monthly(
     engine: Engine,
     subject: ReasonSubject[Selection, Reason, Any, Any],
     selected: Selection,
-    sql: str,
-    values: Mapping[str, Any],
+    ordering: ReasonOrder,
+    rows: Iterable[Row],
 ) -> list[Reason]:
     """List reasons out of the sums of months; their texts are read by their ids, as numbers that an index takes."""
-    values = {**values, **bind_months(selected.runs)}
-    sums = [dict(zip(row.keys(), row)) for row in engine.rows(sql, values)]
+    names = ("id", *subject.counts, "run_count", "compile_us", "first_us", "last_us")
+    sums = [{name: row[name] for name in names} for row in rows if row["is_listed"]]
+    sums.sort(key=ordering.rank, reverse=not ordering.is_up)  # what is joined to them may come between
     details = {row["id"]: dict(row) for row in engine.rows(subject.details_sql, {"ids": [row["id"] for row in sums]})}
     function_ids = sorted({row["function_id"] for row in details.values() if row["function_id"] is not None})
     limits: dict[int, int] = {}
     if subject.has_limits and function_ids:
-        limits_sql = subject.limits_months_sql(selected)
-        limits = {row[0]: row[1] for row in engine.rows(limits_sql, values | {"function_ids": function_ids})}
+        values = subject.bind(selected) | bind_months(selected.runs) | {"function_ids": function_ids}
+        limits = {row[0]: row[1] for row in engine.rows(subject.limits_months_sql(selected), values)}
     reasons = []
     for row in sums:
         if row["id"] not in details:  # no statement sees what the other one saw: the board may be emptied between them
             continue
         row = details[row["id"]] | row
+        row["compile_us"] = row["compile_us"] or (None if row[subject.count] else 0)
         function_id = row.pop("function_id")
         if subject.has_limits:
             row["limit_count"] = limits.get(function_id, 0)
@@ -583,13 +647,36 @@ def get_reason_trends(
         known = trends.grid.counts
         counts = {reason_id: known[reason_id] for reason_id in shown_ids if reason_id in known}
         return replace(trends, grid=replace(trends.grid, counts=counts))
-    slots = list_slots(engine, selected.runs)
     values = subject.bind(selected) | bind_months(selected.runs)
-    scope = dict(engine.rows(subject.scope_months_sql(selected), values)[0])
-    values |= bind_slots(selected.runs, slots) | {"shown": shown_ids or []}
-    lines = subject.lines_sql(selected, shown_ids is not None)
-    grid = read_grid(engine, subject.kind_slots_sql(selected), subject.kind_counts_sql(selected), lines, values, slots)
-    return ReasonTrends(subject.summarize(grid, scope), grid, slots)
+    return _trace_monthly(engine, subject, selected, values, None, shown_ids)[1]
+
+
+def _trace_monthly(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Summary, Any],
+    selected: Selection,
+    values: Mapping[str, Any],
+    ordering: ReasonOrder | None,
+    shown_ids: list[int] | None = None,
+) -> tuple[list[Reason], ReasonTrends[Summary]]:
+    """Make the trends as ClickHouse sums them up: with lines of what is listed, of those shown, or of all."""
+    slots = list_slots(engine, selected.runs)
+    of_slots = subject.bind(selected) | bind_slots(selected.runs, slots)
+    # What has no need of the other is asked beside it: planning and small steps take one processor.
+    with ThreadPoolExecutor(1) as beside:
+        kind_slots_read = beside.submit(engine.rows, subject.kind_slots_sql(selected), of_slots)
+        rows = engine.rows(subject.totals_sql(selected, ordering, with_kinds=True), values)
+        reasons = _list_monthly(engine, subject, selected, ordering, rows) if ordering else []
+        if ordering:
+            listed = reasons[: values["limit"] - 1]  # one more tells that there is a next page
+            shown_ids = [parse_id(reason.id) for reason in listed]
+        lines_sql = subject.lines_sql(selected, shown_ids is not None)
+        lines = list(engine.stream(lines_sql, of_slots | {"shown": shown_ids or []})) if slots else []
+        kind_slots = kind_slots_read.result()
+    of_all = next(row for row in kind_slots if row["is_of_all"])
+    scope = {name: of_all[name] for name in ("run_count", *(("limit_count",) if subject.has_limits else ()))}
+    grid = read_grid([row for row in rows if not row["is_listed"]], kind_slots, lines, slots)
+    return reasons, ReasonTrends(subject.summarize(grid, scope), grid, slots)
 
 
 def _trace_summed(
@@ -632,8 +719,10 @@ def get_reason(engine: Engine, subject: ReasonSubject[Any, Reason, Any, Any], re
     values = {"id": reason_id}
     if engine.dialect == "clickhouse":
         every = subject.filter(runs=RunFilter())
-        sql = subject.list_months_sql(subject.default_order, False, False, every, "{key} = :id")
-        return next(iter(_list_monthly(engine, subject, every, sql, values | subject.bind(every) | {"limit": 1})), None)
+        ordering = ReasonOrder(subject.count)
+        sql = subject.totals_sql(every, ordering, only="{key} = :id")
+        rows = engine.rows(sql, values | _bind_order(subject, every, None, 1))
+        return next(iter(_list_monthly(engine, subject, every, ordering, rows)), None)
     row = get_row(engine, subject.get_sql, values)
     return subject.make_reason(name_ids(row, "id")) if row else None
 

@@ -440,30 +440,25 @@ def find_run_ids(engine: Engine, prefix: str, limit: int = 4) -> list[str]:
 
 MOST_SLOTS = 48
 
-WANTED = f"""
-wanted as materialized (
-  select r.id, r.started_us
-  {RUN_SOURCE}
-  where {_WHERE}
-)
-"""  # own texts only
-# The numbers that ClickHouse has a run's roll-ups under.
-WANTED_PUBS = f"""
-wanted as materialized (
-  select r.pub as pub, $t.recompile_limit_count as recompile_limit_count
-  {RUN_SOURCE}
-  where {_WHERE}
-)
-"""
-WANTED_SLOTS = f"""
+
+def _write_wanted(*columns: str) -> str:
+    return f"""
 wanted as materialized (
   select
-    r.id, r.started_us, r.pub,
-    (row_number() over (order by r.started_us, r.id) - 1) $div :slot_size as slot
+    {", ".join(columns)}
   {RUN_SOURCE}
   where {_WHERE}
 )
 """
+
+
+_SLOT = "(row_number() over (order by r.started_us, r.id) - 1) $div :slot_size as slot"
+_LIMITS = "$t.recompile_limit_count as recompile_limit_count"
+WANTED = _write_wanted("r.id", "r.started_us")
+WANTED_SLOTS = _write_wanted("r.id", "r.started_us", "r.pub", _SLOT)
+# For ClickHouse: the numbers that it has runs' roll-ups under.
+WANTED_PUBS = _write_wanted("r.pub as pub")
+WANTED_SLOT_PUBS = _write_wanted("r.pub as pub", _LIMITS, _SLOT)
 SLOTS_SQL = f"""
 with {WANTED_SLOTS}
 select slot, min(started_us) as started_us, max(id) as run_id, count(*) as run_count

@@ -22,10 +22,9 @@ from compileboard.app.queries.fleet.reasons import (
     Selection,
     Summary,
     get_reason,
-    get_reason_trends,
     list_affected_runs,
     list_history,
-    list_reasons,
+    list_with_trends,
 )
 from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseEvent, RecompileCause
 from compileboard.app.queries.newest import RecorderClock
@@ -96,8 +95,7 @@ def build_reasons(
 
     Raises: FilterError if the order or the cursor cannot be used.
     """
-    listed = list_reasons(engine, subject, selected, sort=order, cursor=cursor, limit=limit_count)
-    trends = get_reason_trends(engine, subject, selected, [reason.id for reason in listed.rows])
+    listed, trends = list_with_trends(engine, subject, selected, sort=order, cursor=cursor, limit=limit_count)
     return ReasonsScreen(listed, order or subject.default_order, trends)
 
 

@@ -36,7 +36,7 @@ from tests.unit.app.seed import START_US
 Arguments = dict[str, Any]
 MakeCalls = Callable[[BroadBoard], Iterator[Arguments]]
 # What runs a statement that it is given, or gives what an engine numbers by itself.
-NOT_COMPARED = {"get_row", "list_points", "read_grid", "get_newest_pub", "sum_reasons"}
+NOT_COMPARED = {"get_row", "list_points", "get_newest_pub", "sum_reasons"}
 _ALIVE = {"alive_since_us": NOW_US - HOUR_US}
 _SCOPES: tuple[Arguments, ...] = ({}, {"suite": "nightly"}, {"suite": "", "name": "train"}, {"name": "it's"})
 
@@ -275,6 +275,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     ),
     overview.list_speedups: _of_runs(),
     reasons.list_reasons: _list_reasons,
+    reasons.list_with_trends: _list_reasons,
     reasons.get_reason_trends: _of_reasons(3),
     reasons.get_reason: _of_a_reason(),
     reasons.list_affected_runs: _of_a_reason(limit=500, **_ALIVE),
