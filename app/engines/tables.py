@@ -29,6 +29,8 @@ _CREATE = re.compile(r"create (table|view|materialized view) if not exists (\w+)
 _ENGINE = re.compile(r"\bengine = (\w*MergeTree)(?:\(([^)]*)\))?")
 _SHARDED = re.compile(rf"\b({'|'.join(SHARD_KEYS)})\b")
 _CLUSTER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}|\{cluster\}")
+_BLOCK_SIZE = re.compile(r"\b(?:min|max)_compress_block_size = \d+")
+_ENGINES_SQL = "select name, engine_full from system.tables where database = currentDatabase()"
 # Nothing of what the board was told is there is lost with the server's power.
 _DURABLE = "fsync_after_insert = 1, fsync_part_directory = 1"
 
@@ -101,7 +103,16 @@ def name_stored(table: str, cluster: str | None) -> str:
 def create(client: Client, cluster: str | None = None) -> None:
     """Make the tables and views that are not there yet in a client's database, on every server of a cluster.
 
+    Tables of earlier versions get the sizes of blocks that new ones have, for what is written or merged from then on.
     Raises: AddressError if that is no name of a cluster.
     """
     for statement in list_statements(cluster):
         client.command(statement)
+    engines: dict[str, str] = {row[0]: row[1] for row in client.query(_ENGINES_SQL).result_rows}
+    everywhere = f" on cluster '{cluster}'" if cluster else ""
+    for statement in list_statements(cluster):
+        created = _CREATE.match(statement)
+        name = created[2] if created else ""
+        lacking = [size for size in _BLOCK_SIZE.findall(statement) if size not in engines.get(name, "")]
+        if lacking:
+            client.command(f"alter table {name}{everywhere} modify setting {', '.join(lacking)}")

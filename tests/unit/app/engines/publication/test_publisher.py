@@ -89,3 +89,17 @@ def test_a_run_that_is_not_there_has_no_snapshot(tmp_path: Path) -> None:
 def test_the_month_of_any_time_is_known() -> None:
     times = {0: 197001, 1_795_000_000_000_000: 202611, 2**63 - 1: 999912, -(2**63): 101}
     assert {time_us: month_of(time_us) for time_us in times} == times
+
+
+def test_tables_of_an_earlier_version_get_small_blocks(client: Any) -> None:
+    def read_settings() -> str:
+        sql = "select engine_full from system.tables where database = currentDatabase() and name = 'results_rows'"
+        return str(client.query(sql).result_rows[0][0])
+
+    tables.create(client)
+    settings = read_settings()
+    assert "min_compress_block_size = 8192" in settings
+    client.command("alter table results_rows reset setting min_compress_block_size, max_compress_block_size")
+    assert "compress_block_size" not in read_settings()
+    tables.create(client)
+    assert sorted(read_settings().split(", ")) == sorted(settings.split(", "))
