@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,7 @@ from tests.unit.app.recorded import record_run
 from tests.unit.app.seed import START_US, add_run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, ViewportSize
+    from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize
 
 HERE = Path(__file__).parent
 DAY_US = 86_400_000_000
@@ -83,41 +85,80 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+class _EmptyPage(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><link rel=icon href='data:,'>")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def empty_page() -> Iterator[str]:
+    """Give the address of an empty page of this machine: a tab that waits there keeps its renderer."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _EmptyPage) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
 @dataclass
-class SharedContext:
-    """A context that tests take one after the other: a cold cache and a new renderer cost 0.8 s of CPU a tab."""
+class SharedTab:
+    """A tab that tests take one after the other: a new one has a new renderer, 0.4 s of CPU.
+
+    A test that changes it for good, by a script of every page or a route, closes it.
+    """
 
     context: BrowserContext
-    session: CDPSession  # of a page that stays open, and keeps the renderer
-    page: Page
+    empty_page: str
+    page: Page | None = None
     is_taken: bool = False
 
+    def take(self, width: int, color_scheme: Any = "light") -> Page:
+        """Return the tab as a new one would be."""
+        self.is_taken = True
+        if self.page is None or self.page.is_closed():
+            self.page = self.context.new_page()
+            self._session = self.context.new_cdp_session(self.page)
+        self.page.set_viewport_size({**VIEWPORT, "width": width})
+        self.page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion="null", forced_colors="null")
+        return self.page
+
     def leave(self, origins: set[str]) -> None:
-        """Close the test's tabs, and forget what it stored and what it was permitted."""
+        """Close what the test opened from the tab, and forget what it stored, visited and was permitted."""
+        assert self.page is not None
         for page in self.context.pages:
             if page != self.page:
                 page.close()
-        for origin in origins:
-            self.session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+        if not self.page.is_closed():
+            self.page.evaluate("try { sessionStorage.clear() } catch { /* about:blank has none */ }")
+            self.page.goto(self.empty_page)
+            self._session.send("Page.resetNavigationHistory")
+            for origin in origins:
+                self._session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
         self.context.clear_cookies()
         self.context.clear_permissions()
         self.is_taken = False
 
 
 @pytest.fixture(scope="session")
-def shared_contexts(browser: Browser) -> dict[bool, SharedContext]:
-    """Return a context with JavaScript and one without, empty for each test."""
+def shared_tabs(browser: Browser, empty_page: str) -> dict[bool, SharedTab]:
+    """Return a tab with JavaScript and one without, empty for each test."""
     shared = {}
     for has_javascript in (True, False):
         context = browser.new_context(viewport=VIEWPORT, java_script_enabled=has_javascript)
         context.set_default_timeout(TIMEOUT_MS)
-        page = context.new_page()
-        shared[has_javascript] = SharedContext(context, context.new_cdp_session(page), page)
+        shared[has_javascript] = SharedTab(context, empty_page)
     return shared
 
 
 @pytest.fixture
-def open_tab(browser: Browser, shared_contexts: dict[bool, SharedContext]) -> Iterator[Callable[..., Page]]:
+def open_tab(browser: Browser, shared_tabs: dict[bool, SharedTab]) -> Iterator[Callable[..., Page]]:
     """Open tabs of their own that fail the test on what a person would find in the console, or on the network.
 
     That is an error or a warning (a CSP violation is one), an exception, a request that failed or that left this
@@ -125,22 +166,19 @@ def open_tab(browser: Browser, shared_contexts: dict[bool, SharedContext]) -> It
     """
     lines: list[str] = []
     contexts = []
-    taken: list[SharedContext] = []
+    taken: list[SharedTab] = []
+    heard: list[tuple[Page, Any, Callable[[Any], None]]] = []
     origins: set[str] = set()
 
     def make_page(width: int, options: dict[str, Any]) -> Page:
-        shared = shared_contexts[options.get("java_script_enabled", True)]
+        shared = shared_tabs[options.get("java_script_enabled", True)]
         if shared.is_taken or not options.keys() <= {"java_script_enabled", "color_scheme"}:  # of two tabs, one shares
             context = browser.new_context(viewport={**VIEWPORT, "width": width}, **options)
             context.set_default_timeout(TIMEOUT_MS)
             contexts.append(context)
             return context.new_page()
-        shared.is_taken = True
         taken.append(shared)
-        page = shared.context.new_page()
-        page.set_viewport_size({**VIEWPORT, "width": width})
-        page.emulate_media(color_scheme=options.get("color_scheme", "light"))
-        return page
+        return shared.take(width, options.get("color_scheme", "light"))
 
     def open_one(width: int = 1280, *, allow: str = "", **options: Any) -> Page:
         def note(kind: str, text: str) -> None:
@@ -152,18 +190,22 @@ def open_tab(browser: Browser, shared_contexts: dict[bool, SharedContext]) -> It
             if not _is_ours(url):
                 note("left this machine", url)
 
+        def listen(event: Any, handler: Callable[[Any], None]) -> None:
+            page.on(event, handler)
+            heard.append((page, event, handler))
+
         page = make_page(width, options)
-        page.on(
+        listen(
             "console",
             lambda message: note(message.type, message.text) if message.type in ("error", "warning") else None,
         )
-        page.on("pageerror", lambda error: note("exception", str(error)))
-        page.on("request", lambda request: note_request(request.url))
-        page.on(
+        listen("pageerror", lambda error: note("exception", str(error)))
+        listen("request", lambda request: note_request(request.url))
+        listen(
             "requestfailed",
             lambda request: None if _is_left(request.failure) else note("failed", f"{request.url} {request.failure}"),
         )
-        page.on(
+        listen(
             "response",
             lambda response: note("status", f"{response.status} {response.url}") if response.status >= 400 else None,
         )
@@ -174,6 +216,8 @@ def open_tab(browser: Browser, shared_contexts: dict[bool, SharedContext]) -> It
         context.close()
     for shared in taken:
         shared.leave({origin for origin in origins if origin.startswith("http:")})
+    for page, event, handler in heard:
+        page.remove_listener(event, handler)
     assert lines == []
 
 

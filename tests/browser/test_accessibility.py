@@ -111,7 +111,6 @@ def test_no_kind_of_page_breaks_a_rule_of_axe(open_tab: Callable[..., Page], add
                 page.goto(address)
                 page.locator("[data-chart]:not([data-drawn]):visible").first.wait_for(state="detached")
             lines += _list_violations(page, {"resultTypes": ["violations"]} if scheme == "light" else COLOURS)
-    page.close()
     assert lines == []
 
 
@@ -124,7 +123,6 @@ def test_no_kind_of_page_scrolls_sideways_at_400_percent(open_tab: Callable[...,
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > 320:
             over.append((address, width))
-    page.close()
     assert over == []
 
 
@@ -134,4 +132,3 @@ def test_open_menus_break_no_rule_either(open_tab: Callable[..., Page], addresse
     page.get_by_role("button", name="Menu").click()
     page.evaluate("for (const menu of document.querySelectorAll('details.menu')) menu.open = true")
     assert _list_violations(page, {"resultTypes": ["violations"]}) == []
-    page.close()

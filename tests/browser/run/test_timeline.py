@@ -179,6 +179,7 @@ def test_timeline_fits_a_phone_and_moves_nothing(open_tab: Callable[..., Page], 
     settle(page)
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
     assert page.evaluate("globalThis.shift") < 0.02
+    page.close()  # with its script
 
 
 def test_without_a_script_the_table_says_it(open_tab: Callable[..., Page], timeline: str) -> None:
