@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -62,7 +63,7 @@ def serving(database: Path, *options: str, front: tuple[str, ...] = FRONT, **set
             assert server.address, f"the server ended before it served:\n{server.output}"
             yield server
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGINT)  # as Ctrl+C: after SIGTERM it waits 2 s for browsers that stay connected
             process.wait(timeout=20)
             reading.join(timeout=5)
 
