@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import gc
 import os
 import pickle
 import resource
@@ -20,13 +19,14 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from compileboard.collectors.repro.repro import NotRunnable
+from compileboard.collectors.runs.garbage import without_collections
 from compileboard.collectors.runs.program import end_with, signal_name
 
 OK, RAISED, SIGNAL, TIMED_OUT, OUT_OF_MEMORY = "ok", "raised", "signal", "timed out", "out of memory"
@@ -158,17 +158,6 @@ def _probe_processor(folder: str) -> None:
             import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
         finally:
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = own
-
-
-@contextlib.contextmanager
-def without_collections() -> Iterator[None]:
-    """Load modules without looking for garbage among them, then or in any trial: a fifth of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def end_trials() -> None:

@@ -23,6 +23,7 @@ from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, Exper
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as, mark_batch
+from compileboard.collectors.runs.garbage import search_imports
 
 PACKAGE = "precompiled.bin"
 
@@ -96,7 +97,7 @@ def _load(bench: Workbench, path: Path) -> ExperimentOutcome:
     bench.cast()
     mark_batch(bench)
     bench.stage("compile")
-    bench.free()  # it writes to every object: a fork copies the pages now, not while it is timed
+    search_imports()  # it writes to every object: a fork copies the pages now, not while it is timed
     start = dynamo_counts()
     with bench.grad(), failing_as("fail_to_run"):
         bench.synchronize()

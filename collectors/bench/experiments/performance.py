@@ -70,7 +70,7 @@ def _warm_up(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module
     """Warm up; return the seconds and the peak memory of it, compilation included as upstream has it."""
     bench.free()
     reset_peak(bench.settings.device)
-    seconds = bench.warm_up(step, module, WARM_UPS)
+    seconds = bench.time_calls(step, module, WARM_UPS)
     return seconds, peak_gb(bench.settings.device)
 
 

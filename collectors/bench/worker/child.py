@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from compileboard.collectors.bench.experiments import find
 from compileboard.collectors.bench.plan.tasks import Task, read_task
 from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, Stages
+from compileboard.collectors.runs.garbage import without_collections
 from compileboard.collectors.runs.program import end_with
 from compileboard.collectors.stack_room import call_with_room, widen_backward
 
@@ -65,11 +66,12 @@ def import_torch(task: Task, stages: Stages) -> None:
     from compileboard.collectors.bench.worker.torch_setup import arrange, prepare_environment
 
     prepare_environment(task)  # before torch is imported: it reads some of it then
-    stages.begin("import torch")  # of a fork, it has been
-    import torch._dynamo.testing  # noqa: F401
+    with without_collections():
+        stages.begin("import torch")  # of a fork, it has been
+        import torch._dynamo.testing  # noqa: F401
 
-    stages.begin("import the harness")
-    arrange(task)
+        stages.begin("import the harness")
+        arrange(task)
 
 
 def run_experiment(task: Task, bench: Workbench) -> ExperimentOutcome:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from compileboard.collectors.bench.worker import child
 from compileboard.collectors.bench.worker.torch_setup import prepare_environment
+from compileboard.collectors.runs.garbage import without_collections
 from compileboard.collectors.runs.program import end_with
 
 
@@ -22,7 +23,8 @@ def serve(parent: str) -> None:
     answers = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a library that prints answers nothing
     prepare_environment()
-    import torch._dynamo.testing  # noqa: F401
+    with without_collections():
+        import torch._dynamo.testing  # noqa: F401
 
     if not _forks_safely():
         return

@@ -24,6 +24,7 @@ from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.steps import Steps, cast, cast_inputs, move_inputs, run_iterations
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
+from compileboard.collectors.runs.garbage import search_imports
 
 # A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench, which ends it.
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
@@ -145,6 +146,7 @@ class Workbench:
 
         Raises: StageFailed.
         """
+        search_imports()  # what compiles is timed as in anybody's process
         options: dict[str, Any] = {
             "backend": self.settings.backend,
             "fullgraph": self.settings.nopython,
@@ -173,6 +175,10 @@ class Workbench:
     def warm_up(self, step: Callable[..., Any], module: torch.nn.Module, times: int = WARM_UPS) -> float:
         """Call a step some times; return the seconds that took, compilation included."""
         self.free()
+        return self.time_calls(step, module, times)
+
+    def time_calls(self, step: Callable[..., Any], module: torch.nn.Module, times: int) -> float:
+        """Call a step some times; return the seconds that took."""
         self.synchronize()
         begin = time.perf_counter()
         for _ in range(times):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ import torch
 from torch._dynamo.testing import reduce_to_scalar_loss
 from torch._dynamo.utils import counters
 
+from compileboard.collectors.bench.experiments import performance
 from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
@@ -28,6 +30,7 @@ from compileboard.collectors.bench.worker.timing import (
     vary_batch,
 )
 from compileboard.collectors.bench.worker.workbench import Workbench
+from compileboard.collectors.runs.garbage import without_collections
 
 pytestmark = pytest.mark.torch
 
@@ -80,6 +83,19 @@ def load(settings: BenchSettings, module: torch.nn.Module, monkeypatch: pytest.M
     bench = Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(folder))
     bench.load()
     return bench
+
+
+def test_what_compiles_is_timed_with_collections_that_search_the_imports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    frozen: list[int] = []
+    module = torch.nn.Linear(4, 4)
+    module.register_forward_hook(torch._dynamo.disable(lambda *_: frozen.append(gc.get_freeze_count())))
+    with without_collections():
+        bench = load(BenchSettings(backend="eager", quick=True, repeat=2), module, monkeypatch, tmp_path)
+    performance.run(bench)
+    assert frozen[0] > 0, "eager is warmed up without"
+    assert frozen[-1] == 0 == gc.get_freeze_count()
 
 
 def test_checkpointing_is_enabled_where_a_model_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
