@@ -21,7 +21,6 @@ from compileboard.collectors.decode import break_registry
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, qualify
 from compileboard.collectors.decode.values import clean, clean_text
-from compileboard.collectors.pipeline.outbox_sink import OutboxSink
 from compileboard.collectors.pipeline.read_source import SourceReader
 from compileboard.collectors.pipeline.source import EventBatch, RunSink, pump
 from compileboard.collectors.pipeline.spool_source import SpoolSource
@@ -52,6 +51,8 @@ def open_sink(manifest: Manifest, patience_ms: int) -> RunSink:
     """
     if not manifest.server:
         return SqliteSink.open(manifest.database, manifest.run_id, patience_ms=patience_ms)
+    from compileboard.collectors.pipeline.outbox_sink import OutboxSink  # with it an HTTP client
+
     root, target = outbox_root(os.environ), Target.of(manifest)
     return OutboxSink.open(
         root, manifest.run_id, target, manifest.outbox_bytes, manifest.database, patience_ms=patience_ms

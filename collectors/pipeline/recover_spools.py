@@ -11,8 +11,6 @@ from pathlib import Path
 
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME, RECORDS_SUFFIX
 from compileboard.collectors.decode.values import clean_text
-from compileboard.collectors.pipeline.recorder import Recorder
-from compileboard.collectors.pipeline.sidecar import spawn_sidecar
 from compileboard.collectors.spool.folders import set_aside, spool_root
 from compileboard.collectors.spool.lock import SpoolLock, writers_alive
 from compileboard.collectors.spool.manifest import read_manifest
@@ -93,6 +91,10 @@ def _try(folder: Path, report: RecoveryReport) -> None:
 
 
 def _pick_up(folder: Path, report: RecoveryReport) -> None:
+    # Here: every command comes this way, and hardly ever is there a spool.
+    from compileboard.collectors.pipeline.recorder import Recorder
+    from compileboard.collectors.pipeline.sidecar import spawn_sidecar
+
     manifest = read_manifest(folder)
     if manifest.database in report.busy:
         raise StoreBusy(f"{manifest.database} is locked by another program.")

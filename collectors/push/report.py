@@ -8,7 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compileboard.collectors.push.outbox import TEXTS, WAKE_NAME, list_waiting, measure_bytes, outbox_root
+from compileboard.collectors.push.outbox import (
+    TEXTS,
+    WAKE_NAME,
+    list_waiting,
+    measure_bytes,
+    outbox_root,
+    resume_sending,
+)
 from compileboard.collectors.push.sender import is_deleted, is_sending, read_losses, read_status, spawn_sender
 from compileboard.collectors.push.target import Target
 
@@ -131,11 +138,3 @@ def wake_sender(environment: Mapping[str, str]) -> None:
     with suppress(OSError, RuntimeError):
         (outbox_root(environment) / WAKE_NAME).touch()
     resume_sending(environment)
-
-
-def resume_sending(environment: Mapping[str, str]) -> None:
-    """Start the sender if something waits for it. Never raises."""
-    with suppress(OSError, RuntimeError):
-        root = outbox_root(environment)
-        if any(True for _ in list_waiting(root)):
-            spawn_sender(root)

@@ -9,8 +9,6 @@ from contextlib import suppress
 
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.push.outbox import list_run, outbox_root
-from compileboard.collectors.push.report import FIRST_ANSWER_S
-from compileboard.collectors.push.sender import read_status
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.terminal.command_hints import dashboard_command
 
@@ -46,6 +44,9 @@ class DestinationLine:
             self._ask(now_s)
 
     def _ask(self, now_s: float) -> None:
+        from compileboard.collectors.push.report import FIRST_ANSWER_S  # with it an HTTP client
+        from compileboard.collectors.push.sender import read_status
+
         root, target = outbox_root(os.environ), Target.of(self._config)
         if any(item.read_sent().offset for item in list_run(root / self._run_id)):
             self._end(f"run {self._run_id} is pushed to {target.run_page(self._run_id)}")

@@ -33,6 +33,17 @@ def test_collector_command_line_needs_no_server_package():
     assert done.returncode == 0, done.stderr
 
 
+def test_a_command_loads_neither_recorder_nor_http_client_that_it_has_no_use_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMPILEBOARD_HOME", str(tmp_path / "home"))
+    unused = ("http.client", "ssl", "compileboard.collectors.push.sender")
+    recorder = "compileboard.collectors.pipeline.recorder"
+    db = ["--db", str(tmp_path / "a.db")]
+    for words, blocked in ((["run", *db, "--", "true"], unused), (["list", *db], (*unused, recorder))):
+        statement = f"from compileboard.collectors.cli.main import main; sys.exit(main({words}))"
+        done = import_with_blocked(statement, *blocked)
+        assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+
+
 def test_app_needs_no_torch_and_no_hooks():
     done = import_with_blocked(
         "from compileboard import app; app.create_app()",
