@@ -6,8 +6,8 @@ import json
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from compileboard.collectors.fixes.causes import Cause, build_causes
@@ -20,7 +20,6 @@ from compileboard.collectors.fixes.recorded import (
     RecordedRun,
 )
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.rollups.results import fill
 from compileboard.collectors.store.source_excerpts import list_source_lines
 
 MOST_ROWS = 100_000
@@ -28,7 +27,6 @@ _DEEPEST = 500
 _TORCH = ("torch/", "functorch/", "torchgen/")
 _TYPE = re.compile(r"type=<class '(?P<name>[\w.<>]+)'>")
 _VERSION = re.compile(r"^(\d+)\.(\d+)")
-_GUARD = tuple(field.name for field in fields(RecordedGuard))
 
 COMPILES_SQL = """
 select
@@ -45,8 +43,8 @@ limit :most
 """
 GUARDS_SQL = """
 select
-  r.id as recompile_id, r.compile_key,
-  u.id, u.fingerprint, u.category, u.source, g.expected, g.actual, g.reason, g.line, g.source_line -- a RecordedGuard
+  r.id as recompile_id, r.compile_key, u.id, u.fingerprint, u.category, u.source, g.expected, g.actual, g.reason,
+  g.line, g.source_line
 from recompiles as r
 join guard_failures as g on g.recompile_id = r.id
 join recompile_causes as u on u.id = g.cause_id
@@ -158,10 +156,11 @@ def find_caller(connection: sqlite3.Connection, stack_id: int) -> Caller | None:
 def _read_recompiles(connection: sqlite3.Connection, values: Mapping[str, Any]) -> list[RecordedRecompile]:
     guards: dict[int, list[RecordedGuard]] = defaultdict(list)
     keys: dict[int, int] = {}
-    for recompile_id, compile_key, *guard in _read_tuples(connection, GUARDS_SQL, values):
-        if compile_key is not None:
-            keys[recompile_id] = compile_key
-            guards[recompile_id].append(fill(RecordedGuard, dict(zip(_GUARD, guard))))
+    columns = ("id", "fingerprint", "category", "source", "expected", "actual", "reason", "line", "source_line")
+    for row in connection.execute(GUARDS_SQL, values):
+        if row["compile_key"] is not None:
+            keys[row["recompile_id"]] = row["compile_key"]
+            guards[row["recompile_id"]].append(RecordedGuard(**{name: row[name] for name in columns}))
     dynamic = {
         row["compile_key"]: str(_load_body(row["body"]).get("dynamic_sources") or "")
         for row in connection.execute(DYNAMIC_SQL, values)
@@ -175,57 +174,49 @@ def _read_recompiles(connection: sqlite3.Connection, values: Mapping[str, Any]) 
 def _read_compiles(
     connection: sqlite3.Connection, values: Mapping[str, Any], recompiles: list[RecordedRecompile]
 ) -> list[RecordedCompile]:
-    rows = list(_read_tuples(connection, COMPILES_SQL, values))
+    rows = connection.execute(COMPILES_SQL, values).fetchall()
     types = {
         recompile.compile_key: match["name"]
         for recompile in recompiles
         for guard in recompile.guards
         if (guard.source or "") == "fn" and (match := _TYPE.search(guard.reason))
     }
-    frame_types = {  # by process, generation and frame
-        (process_id, generation, frame_id): types[key]
-        for key, process_id, _compile_id, generation, frame_id, *_rest in rows
-        if key in types
+    frame_types = {
+        (row["process_id"], row["generation"], row["frame_id"]): types[row["key"]]
+        for row in rows
+        if row["key"] in types
     }
     callers: dict[int, Caller | None] = {}
     compiles = []
     for row in rows:
-        key, process_id, compile_id, generation, frame_id, recorded_function, file, line, resumed_at = row[:9]
-        outcome, total_us, stack_id, is_recompile, restart_us = row[9:]
-        function, caller = recorded_function, None
-        if (file or "").startswith(_TORCH) and stack_id is not None:
-            if stack_id not in callers:
-                callers[stack_id] = find_caller(connection, stack_id)
-            caller = callers[stack_id]
+        function, file, line, caller = row["function"], row["file"], row["line"], None
+        if (file or "").startswith(_TORCH) and row["stack_id"] is not None:
+            if row["stack_id"] not in callers:
+                callers[row["stack_id"]] = find_caller(connection, row["stack_id"])
+            caller = callers[row["stack_id"]]
         if caller is not None:
-            module = frame_types.get((process_id, generation, frame_id))
+            module = frame_types.get((row["process_id"], row["generation"], row["frame_id"]))
             function = f"{module.rsplit('.', 1)[-1]}.forward" if module else caller.label
             file, line = caller.file, caller.line
-        recorded = {
-            "key": key,
-            "process_id": process_id,
-            "compile_id": compile_id,
-            "frame": (generation, frame_id),
-            "function": function,
-            "file": file,
-            "line": line,
-            "resumed_at": resumed_at,
-            "outcome": outcome,
-            "total_us": total_us,
-            "restart_us": min(restart_us, total_us),
-            "is_recompile": bool(is_recompile),
-            "torch_function": recorded_function if caller is not None else None,
-            "source_line": caller.code if caller is not None else None,
-        }
-        compiles.append(fill(RecordedCompile, recorded))
+        compiles.append(
+            RecordedCompile(
+                key=row["key"],
+                process_id=row["process_id"],
+                compile_id=row["compile_id"],
+                frame=(row["generation"], row["frame_id"]),
+                function=function,
+                file=file,
+                line=line,
+                resumed_at=row["resumed_at"],
+                outcome=row["outcome"],
+                total_us=row["total_us"],
+                restart_us=min(row["restart_us"], row["total_us"]),
+                is_recompile=bool(row["is_recompile"]),
+                torch_function=row["function"] if caller is not None else None,
+                source_line=caller.code if caller is not None else None,
+            )
+        )
     return compiles
-
-
-def _read_tuples(connection: sqlite3.Connection, sql: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield rows as plain tuples: sqlite3.Row looks each name up from the first column on."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
-    return cursor.execute(sql, values)
 
 
 def _read_breaks(
