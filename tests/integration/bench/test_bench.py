@@ -169,11 +169,11 @@ def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
 
 def test_a_hang_is_a_timeout(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
-    done = bench(workplace, "--only", f"path:{PLANTED},class:Hangs", "--timeout", "6")
+    done = bench(workplace, "--only", f"path:{PLANTED},class:Hangs", "--timeout", "4")
     assert done.returncode == 1, "all that was asked for failed"
     (row,) = rows(workplace, "select status, reason, message from results")
     assert (row["status"], row["reason"]) == ("failed", "timeout")
-    assert "within 6 s" in row["message"]
+    assert "within 4 s" in row["message"]
 
 
 def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> None:
