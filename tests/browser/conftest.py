@@ -98,7 +98,7 @@ class _EmptyPage(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def empty_page() -> Iterator[str]:
-    """Give the address of an empty page of this machine: a tab that waits there keeps its renderer."""
+    """Serve an empty page of this machine and return its address: a tab that waits there keeps its renderer."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _EmptyPage) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
