@@ -13,6 +13,7 @@ import pytest
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
+from tests.tools.waiting import assert_fits_in_both_themes
 from tests.unit.app.benched import DAY_US, RUNS, add_results, bench_suite, list_suite
 from tests.unit.app.seed import START_US
 from tests.unit.app.web.fleet.test_comparison_page import NEW, change
@@ -82,13 +83,11 @@ def test_the_chart_is_drawn_and_a_dot_leads_to_its_model(tab: Page, suite: str) 
     tab.wait_for_url(re.compile("/models/Bert4\\?"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_a_phone(open_tab: Callable[..., Page], suite: str, scheme: str) -> None:
-    page = open_tab(400, color_scheme=scheme)
+def test_the_page_fits_a_phone(open_tab: Callable[..., Page], suite: str) -> None:
+    page = open_tab(400)
     for query in ("", f"?base={RUNS[0]}&new={NEW}&metric=graphs", f"?new={RUNS[0]}"):
         page.goto(f"{suite}/compare{query}")
-        page.wait_for_load_state("networkidle")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), query
+        assert_fits_in_both_themes(page)
 
 
 def test_the_page_reads_without_javascript(open_tab: Callable[..., Page], suite: str) -> None:

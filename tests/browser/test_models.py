@@ -12,6 +12,7 @@ import pytest
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
+from tests.tools.waiting import assert_fits_in_both_themes
 from tests.unit.app.benched import COMMAND, RUNS, bench_suite
 
 if TYPE_CHECKING:
@@ -72,13 +73,11 @@ def test_the_command_of_a_point_is_copied(open_tab: Callable[..., Page], suite: 
     assert page.evaluate("navigator.clipboard.readText()") == COMMAND.format("Breaky")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_of_results_fit_a_phone(open_tab: Callable[..., Page], suite: str, scheme: str) -> None:
-    page = open_tab(400, color_scheme=scheme)
+def test_pages_of_results_fit_a_phone(open_tab: Callable[..., Page], suite: str) -> None:
+    page = open_tab(400)
     for address in ("/models", "/models/Breaky", "/models/Hungry", f"/runs/{RUNS[0]}/results"):
         page.goto(f"{suite}{address}")
-        page.wait_for_load_state("networkidle")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+        assert_fits_in_both_themes(page)
 
 
 def test_results_read_without_javascript(open_tab: Callable[..., Page], suite: str) -> None:

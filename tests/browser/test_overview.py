@@ -12,6 +12,7 @@ from compileboard.app.incidents.update import update_incidents
 from compileboard.collectors.store.connection import open_writer
 from tests.tools.history import record_history
 from tests.tools.serving import serving
+from tests.tools.waiting import wait_for_visible_charts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -53,5 +54,5 @@ def test_what_matters_is_on_the_first_screen(tab: Page, board: tuple[bool, str])
     tab.set_viewport_size({"width": 400, "height": 900})
     for page in ("", "/models/ranker", "/compare"):
         tab.goto(address + page)
-        tab.wait_for_load_state("networkidle")
+        wait_for_visible_charts(tab)
         assert tab.evaluate("document.documentElement.scrollHeight") <= 4_000, page

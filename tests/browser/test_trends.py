@@ -12,7 +12,7 @@ import pytest
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
-from tests.tools.waiting import expect_count
+from tests.tools.waiting import assert_fits_in_both_themes, expect_count
 from tests.unit.app.benched import BREAK_ID, HOSTILE, RUNS, bench_suite
 
 if TYPE_CHECKING:
@@ -180,13 +180,11 @@ def test_a_point_opens_its_run(tab: Page, suite: str) -> None:
     tab.wait_for_url(re.compile(f"/runs/{RUNS[0]}"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_trends_fit_a_phone(open_tab: Callable[..., Page], suite: str, scheme: str) -> None:
-    page = open_tab(400, color_scheme=scheme)
+def test_trends_fit_a_phone(open_tab: Callable[..., Page], suite: str) -> None:
+    page = open_tab(400)
     for address in ("/", "/trends", f"/trends?model=Breaky&break={BREAK_ID}&axis=torch"):
         page.goto(f"{suite}{address}")
-        page.wait_for_load_state("networkidle")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+        assert_fits_in_both_themes(page)
 
 
 def test_trends_read_without_javascript(open_tab: Callable[..., Page], suite: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator
+    from playwright.sync_api import Locator, Page
 
 
 def expect_count(locator: Locator, count: int) -> None:
@@ -13,3 +13,16 @@ def expect_count(locator: Locator, count: int) -> None:
     from playwright.sync_api import expect
 
     expect(locator).to_have_count(count)
+
+
+def wait_for_visible_charts(page: Page) -> None:
+    """Wait until every chart that is seen is drawn."""
+    page.locator("[data-chart]:not([data-drawn]):visible").first.wait_for(state="detached")
+
+
+def assert_fits_in_both_themes(page: Page) -> None:
+    """Fail if a page scrolls sideways once its charts are drawn, in either theme."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        wait_for_visible_charts(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} {scheme}"
