@@ -243,5 +243,5 @@ def test_answers_of_repro_beside_a_script_are_not_listed_as_skipped(tmp_path: Pa
     result = ReproResult("minify", "found", 1.0, 1, 2, program="import torch")
     answer = save_answer(load_path(tmp_path / "repro.py"), result)
     assert Path(answer).parent == tmp_path / "repro.py.repro"
-    found = find_sources(str(tmp_path))
-    assert ([source.label for source in found.repros], found.ignored) == (["repro.py"], ["notes.json"])
+    group = find_sources(str(tmp_path))
+    assert ([source.label for source in group.repros], group.ignored) == (["repro.py"], ["notes.json"])
