@@ -23,6 +23,7 @@ from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoin
 from tests.tools.observed import PLAIN_CODE, QUICK, USED, Workplace, processes_of, wait_for
 
 LEAST_ROOM_BYTES = 2 << 30
+TESTS = Path(__file__).parent
 os.environ.update(PLAIN_CODE, PYTHONPATH=str(QUICK))
 # Tests start hundreds of processes of ours: each would compile the package anew where an image forbids bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -60,6 +61,19 @@ def _copy_or_migrate(connection: sqlite3.Connection) -> int:
 # In this process: no test takes the power away, and tens of thousands of syncs wait for the disk.
 store_connection.SYNCHRONOUS = "off"
 migrations.migrate_connection = _copy_or_migrate  # before any module takes it by name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mix the folders' files, each spread over the run: browsers mostly wait, compilers compute. Units come last."""
+    files: dict[str, dict[Path, None]] = {}
+    for item in items:
+        files.setdefault(_folder(item), {})[item.path] = None
+    places = {path: (n + 0.5) / len(paths) for paths in files.values() for n, path in enumerate(paths)}
+    items.sort(key=lambda item: (_folder(item) == "unit", places[item.path]))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
 
 
 @pytest.fixture
