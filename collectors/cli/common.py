@@ -151,10 +151,13 @@ def count_megabytes(label: str, total_bytes: int = 0) -> Callable[[int], None]:
 def pick_up() -> None:
     """Record what an earlier command could not, and print what that was; what waits for a server is sent again."""
     from compileboard.collectors.pipeline.recover_spools import pick_up_spools
-    from compileboard.collectors.push.outbox import resume_sending
+    from compileboard.collectors.push.outbox import has_waiting
 
     print_recovery(pick_up_spools())
-    resume_sending(os.environ)
+    if has_waiting(os.environ):  # hardly ever, and an HTTP client comes with it
+        from compileboard.collectors.push.report import resume_sending
+
+        resume_sending(os.environ)
 
 
 def print_recovery(report: RecoveryReport) -> None:

@@ -377,15 +377,11 @@ def list_waiting(root: Path) -> Iterator[Waiting]:
         yield from list_run(folder)
 
 
-def resume_sending(environment: Mapping[str, str]) -> None:
-    """Start the sender if something waits for it. Never raises."""
+def has_waiting(environment: Mapping[str, str]) -> bool:
+    """Return whether anything waits to be sent from this home. Never raises."""
     with suppress(OSError, RuntimeError):
-        root = outbox_root(environment)
-        if any(True for _ in list_waiting(root)):
-            # Here: every command asks, and hardly ever does anything wait.
-            from compileboard.collectors.push.sender import spawn_sender
-
-            spawn_sender(root)
+        return any(True for _ in list_waiting(outbox_root(environment)))
+    return False
 
 
 def list_run(folder: Path) -> list[Waiting]:

@@ -8,14 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compileboard.collectors.push.outbox import (
-    TEXTS,
-    WAKE_NAME,
-    list_waiting,
-    measure_bytes,
-    outbox_root,
-    resume_sending,
-)
+from compileboard.collectors.push.outbox import TEXTS, WAKE_NAME, has_waiting, list_waiting, measure_bytes, outbox_root
 from compileboard.collectors.push.sender import is_deleted, is_sending, read_losses, read_status, spawn_sender
 from compileboard.collectors.push.target import Target
 
@@ -138,3 +131,10 @@ def wake_sender(environment: Mapping[str, str]) -> None:
     with suppress(OSError, RuntimeError):
         (outbox_root(environment) / WAKE_NAME).touch()
     resume_sending(environment)
+
+
+def resume_sending(environment: Mapping[str, str]) -> None:
+    """Start the sender if something waits for it. Never raises."""
+    if has_waiting(environment):
+        with suppress(OSError, RuntimeError):
+            spawn_sender(outbox_root(environment))
