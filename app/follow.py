@@ -22,7 +22,6 @@ from compileboard.app.log_lines import log
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.settings import Settings
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
-from compileboard.collectors.store.bundles.incoming import delete_left_runs, list_incoming_runs
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.dashboard.trash import prune_trash
@@ -174,8 +173,6 @@ class _Work:
                 self.upkeep.publish()
             changed = _scan(self._db)
         with self._noting(problems):
-            _delete_left(self._board)
-        with self._noting(problems):
             _index(self._board)
         with self._noting(problems):
             if time.monotonic() - self._pruned_s >= PRUNE_EVERY_S:
@@ -240,15 +237,6 @@ def _scan(db: str) -> bool:
 
     update_incidents(db)
     return True
-
-
-def _delete_left(path: str) -> None:
-    """Delete what a killed import of a bundle left of a large run."""
-    with closing(open_reader(path)) as reader:
-        is_left = bool(list_incoming_runs(reader))
-    if is_left:
-        with closing(open_writer(path, create=False)) as writer:
-            delete_left_runs(writer)
 
 
 def _index(path: str) -> None:

@@ -34,7 +34,6 @@ from compileboard.app.engines.digests import (
 from compileboard.app.engines.publication.passes import Publisher
 from compileboard.app.engines.setup import make_folder, prepare_engine
 from compileboard.app.format import format_plural
-from compileboard.collectors.store.bundles.incoming import delete_left_runs
 from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.dashboard.trash import trash_path
@@ -195,12 +194,10 @@ def _take(source: StoreAddress, work: Path, program_version: str, say: Say) -> N
     (snapshot / DATABASE).replace(board)
     shutil.rmtree(snapshot)
     migrate(board)
-    with closing(open_writer(board, create=False)) as writer:
-        delete_left_runs(writer)
-        with write_transaction(writer):
-            # Of the engine that it had; what detection has seen is numbered by it.
-            for table in ("published_runs", "engine_publications", "detection"):
-                writer.execute(f"delete from {table}")  # noqa: S608 - our own names
+    with closing(open_writer(board, create=False)) as writer, write_transaction(writer):
+        # Of the engine that it had; what detection has seen is numbered by it.
+        for table in ("published_runs", "engine_publications", "detection"):
+            writer.execute(f"delete from {table}")  # noqa: S608 - our own names
 
 
 def _reopen_all(board: str, say: Say) -> None:

@@ -31,7 +31,6 @@ _MASK = (1 << 64) - 1
 # What a copy has of its own, or has to make anew.
 _OWN = (
     *("_sqlite_migrations", "publications", "published_runs", "engine_publications", "sealed_runs", "detection"),
-    "incoming_runs",
     *("search_documents", "search_runs", "search_words", "sent_texts", "payloads", *SHARED),
 )
 _IN_FILE = frozenset((*DETAIL, *SEALED_ROLLUPS))

@@ -1,8 +1,8 @@
 """How long others wait while a bundle is stored: `python -m benchmarks.fleet.bundles [--megabytes N]`.
 
 A recorded run grows, half by rows of spans and events, half by texts, until its bundle has N MB. The bundle is imported
-into another board, in which a second process writes a note every 20 ms meanwhile. `--at-once` stores it in one
-transaction; with `--grown` the board has a part of the run.
+into another board, in which a second process writes a note every 20 ms meanwhile. With `--grown` the board has a part
+of the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from benchmarks.fleet.reopening import grow, write_notes
 from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
 from compileboard.collectors.store.codec import pack_large, unpack_bytes
 from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
-from compileboard.collectors.store.sealed import large_runs
 from tests.unit.app.explored import explore
 
 BYTES_A_ROW = 300  # of spans and events, with their indexes
@@ -101,11 +100,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--folder", help="where the board is made; default: a temporary folder")
     parser.add_argument("--grown", action="store_true", help="the board has a part of the run")
-    parser.add_argument("--at-once", action="store_true", help="in one transaction, as a small run")
     parser.add_argument("--bundle", help="where the bundle is, or is left for the next measurement")
     parsed = parser.parse_args(arguments)
-    if parsed.at_once:
-        large_runs.LARGE_BYTES = 1 << 50
     with tempfile.TemporaryDirectory(dir=parsed.folder) as folder:
         if parsed.bundle and os.path.exists(parsed.bundle):
             with closing(sqlite3.connect(parsed.bundle)) as file:

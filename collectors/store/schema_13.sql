@@ -88,10 +88,3 @@ create table login_failures (
   failed_us integer not null
 ) strict;
 create index login_failures_age on login_failures (failed_us);
-
--- == large runs of bundles, of which a part is stored (bundles/incoming.py) ==
-
-create table incoming_runs (
-  run_id text primary key,            -- it has detail here, and no row among the runs yet
-  began_us integer not null
-) strict, without rowid;

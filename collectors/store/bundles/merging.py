@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 
 from compileboard.collectors.store.bundles.growth import RunGrowth, find_growth, grow_run
-from compileboard.collectors.store.bundles.incoming import begin_incoming, is_large, mark_incoming, store_in_steps
 from compileboard.collectors.store.codec import measure_unpacked
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
@@ -124,7 +123,7 @@ def merge_bundle(
     most_bytes: int | None = None,
     sender: str | None = None,
 ) -> Iterator[MergedRun]:
-    """Add a bundle's runs under their own ids, each in one transaction, or a large one in short ones.
+    """Add a bundle's runs under their own ids, each in one transaction.
 
     A run that is here gets what the bundle has more of it, if that has all that is here; else it stays as it is. One
     that was deleted here is left out, unless it is to come `again`. `most_bytes` bounds all texts, unpacked.
@@ -132,69 +131,41 @@ def merge_bundle(
     change no run that others sent.
     Raises: NotAStore, StoreTooNew, StoreError.
     """
+    count_events = "select count(*) from events where run_id = ?"
     name = label or os.path.basename(path)
     with _open_checked(path, name, most_bytes) as bundle:
         runs = bundle.execute("select id, name from runs order by started_us, id").fetchall()
         if not runs:
             raise NotAStore(f"{name} is a CompileBoard database without runs; expected a bundle.")
-        merging = _Merging(connection, bundle, again, sender)
         for run_id, run_name in runs:
-            yield MergedRun(run_id, run_name, *merging.merge(run_id))
+            with write_transaction(connection):
+                state, known_count = _find_state(connection, bundle, run_id, again=again, sender=sender)
+                count = 0
+                if state in ("new", "grown"):
+                    if state == "new":
+                        present = [row[0] for row in connection.execute("select id from runs")]
+                        copy_run(bundle, connection, run_id, [*present, run_id])
+                        if sender:
+                            save_sender(connection, run_id, sender)
+                    else:
+                        grow_run(connection, bundle, run_id)
+                    publish_run(connection, run_id)
+                    _copy_commits(bundle, connection)
+                    connection.execute("delete from removed_runs where run_id = ?", (run_id,))
+                    count = int(bundle.execute(count_events, (run_id,)).fetchone()[0]) - known_count
+            yield MergedRun(run_id, run_name, state, count)
     checkpoint(connection)
 
 
-@dataclass(frozen=True)
-class _Merging:
-    connection: sqlite3.Connection
-    bundle: sqlite3.Connection
-    again: bool
-    sender: str | None
-
-    def merge(self, run_id: str) -> RunGrowth:
-        """Add a run or what is new of it; return what became of it, and how many records were added."""
-        if is_large(self.bundle, run_id):
-            with begin_incoming(self.connection):
-                with write_transaction(self.connection):
-                    is_new = self._find_state(run_id).state == "new"
-                    if is_new:
-                        mark_incoming(self.connection, run_id)
-                if is_new:
-                    store_in_steps(
-                        self.connection, self.bundle, run_id, self._list_runs, lambda: self._finish(run_id, True)
-                    )
-                    return RunGrowth("new", self._count_events(run_id))
-        with write_transaction(self.connection):
-            state, known_count = self._find_state(run_id)
-            if state not in ("new", "grown"):
-                return RunGrowth(state, 0)
-            if state == "new":
-                copy_run(self.bundle, self.connection, run_id, [*self._list_runs(), run_id])
-            else:
-                grow_run(self.connection, self.bundle, run_id)
-            self._finish(run_id, state == "new")
-        return RunGrowth(state, self._count_events(run_id) - known_count)
-
-    def _list_runs(self) -> list[str]:
-        return [row[0] for row in self.connection.execute("select id from runs")]
-
-    def _count_events(self, run_id: str) -> int:
-        (count,) = self.bundle.execute("select count(*) from events where run_id = ?", (run_id,)).fetchone()
-        return int(count)
-
-    def _finish(self, run_id: str, is_new: bool) -> None:
-        if is_new and self.sender:
-            save_sender(self.connection, run_id, self.sender)
-        publish_run(self.connection, run_id)
-        _copy_commits(self.bundle, self.connection)
-        self.connection.execute("delete from removed_runs where run_id = ?", (run_id,))
-
-    def _find_state(self, run_id: str) -> RunGrowth:
-        if self.connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
-            if self.sender is not None and not has_sent_run(self.connection, run_id, self.sender):
-                return RunGrowth("foreign", 0)
-            return find_growth(self.connection, self.bundle, run_id)
-        is_deleted = self.connection.execute("select 1 from removed_runs where run_id = ?", (run_id,)).fetchone()
-        return RunGrowth("deleted" if is_deleted and not self.again else "new", 0)
+def _find_state(
+    connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, *, again: bool, sender: str | None
+) -> RunGrowth:
+    if connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
+        if sender is not None and not has_sent_run(connection, run_id, sender):
+            return RunGrowth("foreign", 0)
+        return find_growth(connection, bundle, run_id)
+    is_deleted = connection.execute("select 1 from removed_runs where run_id = ?", (run_id,)).fetchone()
+    return RunGrowth("deleted" if is_deleted and not again else "new", 0)
 
 
 @contextmanager

@@ -171,8 +171,6 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
             return False
         if connection.execute("select 1 from runs where id = :id", key).fetchone() is not None:
             raise CannotRestore(f"run {run_id[:80]} was recorded or imported again since; delete that one first")
-        if connection.execute("select 1 from incoming_runs where run_id = :id", key).fetchone() is not None:
-            raise CannotRestore(f"run {run_id[:80]} is being imported from a bundle; try again soon")
         if not path.exists():
             raise CannotRestore(
                 f"run {run_id[:80]} is deleted for good: {path} is not there. It goes a week after the run "
@@ -355,23 +353,16 @@ def _write_rows(
         pointing = list(dict.fromkeys(_copy_shared(connection, trash, tables, skipped, pointing)))
 
 
-def copy_run(
-    source: sqlite3.Connection,
-    target: sqlite3.Connection,
-    run_id: str,
-    present: Iterable[str],
-    only: Collection[str] | None = None,
-) -> None:
+def copy_run(source: sqlite3.Connection, target: sqlite3.Connection, run_id: str, present: Iterable[str]) -> None:
     """Copy a run with all that belongs to it, texts too, into another database of this version.
 
-    It runs in the caller's transaction. What names another run that is not `present` there names none. `only` names
-    the tables whose rows are copied.
+    It runs in the caller's transaction. What names another run that is not `present` there names none.
     """
     tables = read_tables(source)
     with closing(sqlite3.connect("", isolation_level=None)) as rows:  # a file that SQLite removes
         rows.row_factory = sqlite3.Row
         rows.execute("begin")
-        _write_rows(source, tables, run_id, rows, (), only)
+        _write_rows(source, tables, run_id, rows, ())
         rows.execute("create temp table present (run_id)")
         rows.executemany("insert into present values (?)", ((other_id,) for other_id in present))
         for name, table in tables.items():

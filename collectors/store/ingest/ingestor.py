@@ -30,7 +30,6 @@ from compileboard.collectors.contract.events import (
     load_event,
 )
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent
-from compileboard.collectors.store.bundles.incoming import refuse_incoming_run
 from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.errors import StoreError, explain
@@ -115,11 +114,9 @@ class Ingestor:
         result = IngestResult()
         before = self.connection.total_changes
         try:
-            refuse_incoming_run(self.connection, run_id)
             if not get_removal(self.connection, run_id) and reopen_large_run(self.connection, run_id):
                 self.forget()
             with write_transaction(self.connection):
-                refuse_incoming_run(self.connection, run_id)
                 if get_removal(self.connection, run_id):
                     result.deleted_run = True
                     return result

@@ -5,7 +5,6 @@
     follow           the process that updates incidents and sends alerts
     prune            the process that prunes runs
     reopen           the process that puts the rows of a large sealed run back
-    incoming         the process that stores a large run of a bundle
     publish          the process that publishes runs in the second engine, or seals those that ended
 """
 
@@ -18,7 +17,7 @@ from types import TracebackType
 
 from compileboard.collectors.store.maintenance.ownership import copy_owner
 
-SERVE, FOLLOW, PRUNE, PUBLISH, REOPEN, INCOMING = "serve", "follow", "prune", "publish", "reopen", "incoming"
+SERVE, FOLLOW, PRUNE, PUBLISH, REOPEN = "serve", "follow", "prune", "publish", "reopen"
 
 
 class Lease:

@@ -120,7 +120,7 @@ def list_prunable(connection: sqlite3.Connection, rule: PruneRule, alive_us: int
     for row in connection.execute(_CANDIDATES, values).fetchall():
         if rule.most_bytes is not None and used_bytes <= rule.most_bytes:
             return
-        detail_bytes = row["size_bytes"] or measure_detail(connection, row["id"])
+        detail_bytes = row["size_bytes"] or _measure_detail(connection, row["id"])
         used_bytes -= detail_bytes
         yield PrunedRun(row["id"], row["name"], row["suite"], row["started_us"], detail_bytes)
 
@@ -164,8 +164,7 @@ def measure_used(connection: sqlite3.Connection) -> int:
     return page_count * _read_pragma(connection, "page_size") + int(file_bytes)
 
 
-def measure_detail(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return the bytes of a run's events, texts and trace logs, packed."""
+def _measure_detail(connection: sqlite3.Connection, run_id: str) -> int:
     return int(connection.execute(_SIZE, {"run_id": run_id}).fetchone()[0])
 
 
@@ -237,7 +236,7 @@ def _prune_anywhere(connection: sqlite3.Connection, run_id: str, trashed: Sequen
         if get_sealed_run(connection, run_id) is not None:
             raise _Sealed
 
-    detail_bytes = measure_detail(connection, run_id)
+    detail_bytes = _measure_detail(connection, run_id)
     try:
         _prune_run(connection, DeletionSteps(connection, check), run_id, trashed, now_us, detail_bytes)
     except _Sealed:

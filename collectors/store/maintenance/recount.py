@@ -111,13 +111,10 @@ RECOUNTS = (
         ("span_count", "instant_count", "ended_count", "total_us"),
     ),
 )
-_ELSEWHERE = (
-    "(select run_id from pruned_runs union all select run_id from sealed_runs"
-    " union all select run_id from incoming_runs)"
-)
+_ELSEWHERE = "(select run_id from pruned_runs union all select run_id from sealed_runs)"
 _OF_PRUNED = {  # a pruned run has no lanes
     "span_totals": "and coalesce(t.lane_id, c.lane_id) not in (select id from lanes where run_id in "
-    "(select run_id from sealed_runs union all select run_id from incoming_runs))"
+    "(select run_id from sealed_runs))"
 }
 
 

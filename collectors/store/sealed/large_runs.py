@@ -82,7 +82,7 @@ def reopen_large_run(connection: sqlite3.Connection, run_id: str) -> bool:
     if sealed is None or not is_large(sealed):
         return False
     database = database_path(connection)
-    with wait_for_turn(database, REOPEN), closing(open_writer(database, create=False)) as writer:
+    with _wait_for_turn(database), closing(open_writer(database, create=False)) as writer:
         for _attempt in range(ATTEMPTS):
             sealed = get_sealed_run(writer, run_id)
             if sealed is None:
@@ -110,13 +110,9 @@ def reopen_in(database: str, run_id: str) -> None:
 
 
 @contextmanager
-def wait_for_turn(database: str, name: str) -> Iterator[None]:
-    """Wait for a lease, and hold it.
-
-    Raises: StoreError if its file cannot be made.
-    """
+def _wait_for_turn(database: str) -> Iterator[None]:
     try:
-        while (lease := take_lease(database, name)) is None:
+        while (lease := take_lease(database, REOPEN)) is None:
             time.sleep(_WAIT_S)
     except OSError as error:
         raise StoreError(f"the locks beside {database} cannot be made ({error.strerror}).") from error
@@ -132,6 +128,13 @@ class _Reopening:
         self._sealed = sealed
         self._database = database
         self._key: dict[str, object] = {"run_id": sealed.run_id, "file_name": sealed.file.name}
+        self._tables = read_tables(connection)
+        self._owned = list_own_rows(self._tables)
+        self._shifts: dict[str, int] = {}  # what is added to the ids of a table
+        self._placed: defaultdict[str, set[int]] = defaultdict(set)  # ids in the file of rows that came first
+        self._shared: dict[str, dict[Any, Any]] = {}  # ids there by those of the file
+        self._put_bytes = 0  # of texts, in this transaction
+        self._step_count = 0
 
     def run(self) -> None:
         """Put all of it back.
@@ -144,9 +147,12 @@ class _Reopening:
             self._mark()
             with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as file:
                 file.row_factory = sqlite3.Row
-                steps = DetailSteps(self._connection, file, self._check)
-                compile_shift = steps.put()
-                steps.run(lambda: self._finish(file, compile_shift))
+                self._connection.execute("pragma foreign_keys = off")  # a row may come before what it points to
+                try:
+                    self._put_detail(file)
+                finally:
+                    self._connection.execute("pragma foreign_keys = on")
+                self._step(lambda: self._finish(file))
         checkpoint(self._connection)
 
     def _mark(self) -> None:
@@ -164,42 +170,7 @@ class _Reopening:
         if self._connection.execute(query, self._key).fetchone() is None:
             raise _RunChanged
 
-    def _finish(self, file: sqlite3.Connection, compile_shift: int) -> bool:
-        put_back_rollups(file, self._connection, self._sealed.run_id, compile_shift)
-        publish_run(self._connection, self._sealed.run_id)  # so that it is not sealed again at once
-        return False
-
-
-class DetailSteps:
-    """A run's detail from a file of it, or of several runs, in short transactions with pauses for others.
-
-    `check` raises in each transaction where the rest is not to be done any more. `run_id` is for a file of several.
-    A transaction has `scale` times as many rows and bytes.
-    """
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        file: sqlite3.Connection,
-        check: Callable[[], None],
-        run_id: str | None = None,
-        scale: int = 1,
-    ) -> None:
-        self._connection = connection
-        self._file = file
-        self._most_rows, self._most_bytes = scale * ROWS_AT_ONCE, scale * BYTES_AT_ONCE
-        self._check = check
-        self._tables = read_tables(connection)
-        self._owned = list_own_rows(self._tables)
-        self._key = {"run_id": run_id}
-        self._is_shared = run_id is not None
-        self._shifts: dict[str, int] = {}  # what is added to the ids of a table
-        self._placed: defaultdict[str, set[int]] = defaultdict(set)  # ids in the file of rows that came first
-        self._ids: dict[str, dict[Any, Any]] = {}  # of shared rows, by those of the file
-        self._put_bytes = 0  # of texts, in this transaction
-        self._step_count = 0
-
-    def run(self, work: Callable[[], bool]) -> bool:
+    def _step(self, work: Callable[[], bool]) -> bool:
         """Do some of the work in a transaction, and leave others twice as long; return whether there is more."""
         began_s, self._put_bytes = time.monotonic(), 0
         with write_transaction(self._connection):
@@ -211,51 +182,34 @@ class DetailSteps:
         time.sleep(max(0.005, PAUSE * (time.monotonic() - began_s)))
         return has_more
 
-    def put(self) -> int:
-        """Put all of the detail; return what was added to the ids of its compiles."""
-        self._connection.execute("pragma foreign_keys = off")  # a row may come before what it points to
-        try:
-            self._put_detail()
-        finally:
-            self._connection.execute("pragma foreign_keys = on")
-        return self._shifts["compiles"]
-
-    def _put_detail(self) -> None:
+    def _put_detail(self, file: sqlite3.Connection) -> None:
         tables = list(_order(self._tables))
         numbered = [table for table in tables if table.number == "id"]
-        ranges = {table.name: self._find_range(table) for table in numbered}
         most_ids = {table.name: self._find_most_id(table) for table in numbered}
-        shifts = {table.name: self._find_shift(table, *ranges[table.name]) for table in numbered}
-        self.run(lambda: self._reserve(numbered, ranges, most_ids, shifts))
-        rows = ((table, row) for table in tables for row in self._read_rows(table))
-        while self.run(lambda: self._put_some(rows)):
+        shifts = {table.name: self._find_shift(file, table) for table in numbered}
+        self._step(lambda: self._reserve(file, numbered, most_ids, shifts))
+        rows = ((table, row) for table in tables for row in self._read_rows(file, table))
+        while self._step(lambda: self._put_some(file, rows)):
             pass
-
-    def _select(self, table: TrashTable, columns: str) -> str:
-        where = f" where {self._owned[table.name]}" if self._is_shared else ""
-        return f"select {columns} from {table.name}{where}"  # noqa: S608 - our own names
-
-    def _find_range(self, table: TrashTable) -> tuple[int | None, int | None]:
-        low, high = self._file.execute(self._select(table, "min(id), max(id)"), self._key).fetchone()
-        return low, high
 
     def _find_most_id(self, table: TrashTable) -> int:
         (most_id,) = self._connection.execute(f"select max(id) from {table.name}").fetchone()  # noqa: S608 - our names
         return int(most_id or 0)
 
-    def _find_shift(self, table: TrashTable, low: int | None, high: int | None) -> int | None:
+    def _find_shift(self, file: sqlite3.Connection, table: TrashTable) -> int | None:
         """Return 0 where all ids of a table are free, as they mostly are; None where one is taken."""
+        low, high = file.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608
         taken = self._connection.execute(
             f"select id from {table.name} where id between ? and ?",  # noqa: S608
             (low, high),
         )
         find = f"select 1 from {table.name} where id = ?"  # noqa: S608
-        return None if any(self._file.execute(find, (row["id"],)).fetchone() for row in taken) else 0
+        return None if any(file.execute(find, (row["id"],)).fetchone() for row in taken) else 0
 
     def _reserve(
         self,
+        file: sqlite3.Connection,
         tables: list[TrashTable],
-        ranges: dict[str, tuple[int | None, int | None]],
         most_ids: dict[str, int],
         shifts: dict[str, int | None],
     ) -> bool:
@@ -263,8 +217,8 @@ class DetailSteps:
         lasts = []
         for table in tables:
             name = table.name
-            low, high = ranges[name]
-            if low is None or high is None:
+            low, high = file.execute(f"select min(id), max(id) from {name}").fetchone()  # noqa: S608
+            if high is None:
                 self._shifts[name] = 0
                 continue
             most_id = self._find_most_id(table)
@@ -279,11 +233,11 @@ class DetailSteps:
             if row_id in self._placed[table.name]:
                 continue
             self._placed[table.name].add(row_id)
-            cursor = self._file.cursor()
+            cursor = file.cursor()
             cursor.row_factory = None
             names = self._list_columns(table)
             (row,) = cursor.execute(f"select {', '.join(names)} from {table.name} where id = ?", (row_id,))  # noqa: S608
-            self._insert(table, [self._convert(table, row)])
+            self._insert(table, [self._convert(file, table, row)])
             for name, value in zip(names, row):
                 parent = table.parents.get(name, ("", "", False))[0]
                 if value is not None and parent in self._shifts:
@@ -293,21 +247,21 @@ class DetailSteps:
     def _list_columns(self, table: TrashTable) -> list[str]:
         return [column for column in table.columns if column != "rowid"]
 
-    def _read_rows(self, table: TrashTable) -> Iterator[tuple[Any, ...]]:
+    def _read_rows(self, file: sqlite3.Connection, table: TrashTable) -> Iterator[tuple[Any, ...]]:
         """Read a table but for the rows that are there already."""
-        cursor = self._file.cursor()
+        cursor = file.cursor()
         cursor.row_factory = None
-        query = self._select(table, ", ".join(self._list_columns(table)))
+        query = f"select {', '.join(self._list_columns(table))} from {table.name}"  # noqa: S608
         if table.number == "id":
             query += " order by id"
             placed, position = self._placed[table.name], self._list_columns(table).index("id")
-            yield from (row for row in cursor.execute(query, self._key) if row[position] not in placed)
+            yield from (row for row in cursor.execute(query) if row[position] not in placed)
             return
         if table.number == "rowid":
             query += " order by rowid"
-        yield from cursor.execute(query, self._key)
+        yield from cursor.execute(query)
 
-    def _put_some(self, rows: Iterator[tuple[TrashTable, tuple[Any, ...]]]) -> bool:
+    def _put_some(self, file: sqlite3.Connection, rows: Iterator[tuple[TrashTable, tuple[Any, ...]]]) -> bool:
         """Put as many rows as a short transaction takes."""
         pending: list[tuple[Any, ...]] = []
         of: TrashTable | None = None
@@ -316,8 +270,8 @@ class DetailSteps:
                 self._insert(of, pending)
                 pending = []
             of = table
-            pending.append(self._convert(table, row))
-            if count >= self._most_rows or self._put_bytes >= self._most_bytes:
+            pending.append(self._convert(file, table, row))
+            if count >= ROWS_AT_ONCE or self._put_bytes >= BYTES_AT_ONCE:
                 self._insert(of, pending)
                 return True
         if of is not None:
@@ -329,7 +283,7 @@ class DetailSteps:
         marks = ", ".join("?" * len(names))
         self._connection.executemany(f"insert into {table.name} ({', '.join(names)}) values ({marks})", rows)  # noqa: S608
 
-    def _convert(self, table: TrashTable, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _convert(self, file: sqlite3.Connection, table: TrashTable, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return a row with the ids that it and what it points to have here."""
         values = []
         for column, value in zip(self._list_columns(table), row):
@@ -341,23 +295,22 @@ class DetailSteps:
             elif parent in self._shifts:
                 value += self._shifts[parent]
             elif parent and parent not in self._owned:
-                value = self._share(parent, value)
+                value = self._share(file, parent, value)
             elif isinstance(value, bytes):
                 self._put_bytes += len(value)
             values.append(value)
         return tuple(values)
 
-    def _share(self, name: str, value: Any) -> Any:
+    def _share(self, file: sqlite3.Connection, name: str, value: Any) -> Any:
         """Return the id here of a row that runs share, which comes with the first row that points to it."""
-        known = self._ids.setdefault(name, {})
+        known = self._shared.setdefault(name, {})
         if value in known:
             return known[value]
         table = self._tables[name]
-        find_there = f"select {', '.join(table.columns)} from {name} where id = ?"  # noqa: S608
-        row = dict(self._file.execute(find_there, (value,)).fetchone())
+        row = dict(file.execute(f"select {', '.join(table.columns)} from {name} where id = ?", (value,)).fetchone())  # noqa: S608
         for column, (parent, _key, _cascades) in table.parents.items():
             if row[column] is not None:
-                row[column] = self._share(parent, row[column])
+                row[column] = self._share(file, parent, row[column])
         self._put_bytes += sum(len(part) for part in row.values() if isinstance(part, bytes))
         self._connection.execute(write_insert(table, row, "or ignore"), row)
         same = " and ".join(f"{column} is :{column}" for column in table.unique)
@@ -369,6 +322,11 @@ class DetailSteps:
             here = self._connection.execute(find, row).fetchone()
         known[value] = here["id"]
         return known[value]
+
+    def _finish(self, file: sqlite3.Connection) -> bool:
+        put_back_rollups(file, self._connection, self._sealed.run_id, self._shifts["compiles"])
+        publish_run(self._connection, self._sealed.run_id)  # so that it is not sealed again at once
+        return False
 
 
 def _order(tables: dict[str, TrashTable]) -> Iterator[TrashTable]:
