@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from flask import Flask, abort, current_app, g, request
 
 from compileboard.app.engines.address import parse_address
-from compileboard.app.engines.readers import IdleReaders
 from compileboard.app.engines.store import Store, open_store
 from compileboard.app.indexing import start_indexing
 from compileboard.app.queries.dashboard.publications import get_publication_error, is_shown
@@ -48,7 +47,7 @@ def get_store() -> Store:
     Raises: StoreError if the database is missing, newer, older, locked or not one.
     """
     if "store" not in g:
-        g.store = open_store(get_settings().db, current_app.config["READERS"])
+        g.store = open_store(get_settings().db)
     store: Store = g.store
     return store
 
@@ -138,9 +137,7 @@ def close_store(_error: BaseException | None = None) -> None:
 
 
 def init_app(app: Flask) -> None:
-    """Close the store at the end of each request; its connection waits for the next one."""
-    settings: Settings = app.config["COMPILEBOARD"]
-    app.config["READERS"] = IdleReaders(settings.threads)
+    """Close the store at the end of each request."""
     app.teardown_appcontext(close_store)
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
-from functools import cache, partial
+from functools import cache
 from typing import Protocol
 
 from compileboard.app.engines.address import ClickHouseAddress, parse_address, read_password
 from compileboard.app.engines.clickhouse import ClickHouseEngine
 from compileboard.app.engines.client import Clients
-from compileboard.app.engines.readers import IdleReaders
 from compileboard.app.engines.run_files import RunFiles
 from compileboard.app.queries.engine import Engine, SqliteEngine
 from compileboard.collectors.store.connection import open_reader
@@ -52,33 +51,25 @@ class Store(Protocol):
 class SingleFile:
     """A store that is one SQLite file."""
 
-    def __init__(self, connection: sqlite3.Connection, release: Callable[[], None] | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self.board = connection
         self.engine: Engine = SqliteEngine(connection)
         self.unavailable: dict[str, RunFileUnavailable] = {}
-        self._release = release or connection.close
 
     def open_run(self, run_id: str) -> sqlite3.Connection:
         """Return the file: it has every run."""
         return self.board
 
     def close(self) -> None:
-        """Close the file, or leave its connection to who comes next."""
-        self._release()
+        """Close the file."""
+        self.board.close()
 
 
 class Folder:
     """A store whose runs across are in another engine: a board, and a file for each sealed run."""
 
-    def __init__(
-        self,
-        board: sqlite3.Connection,
-        engine: Engine,
-        files: RunFiles,
-        release: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, board: sqlite3.Connection, engine: Engine, files: RunFiles) -> None:
         self.board = board
-        self._release = release or board.close
         self.engine = engine
         self.unavailable: dict[str, RunFileUnavailable] = {}
         self._files = files
@@ -117,35 +108,30 @@ class Folder:
             return self._files.open(newest)
 
     def close(self) -> None:
-        """Close all of it, or leave the board's connection to who comes next."""
+        """Close all of it."""
         self.engine.close()
-        for connection in self._runs.values():
+        for connection in (*self._runs.values(), self.board):
             connection.close()
-        self._release()
 
 
-_NO_READERS = IdleReaders(0)
-
-
-def open_store(text: str, readers: IdleReaders = _NO_READERS) -> Store:
-    """Open what `--db` names; a server has idle connections for it.
+def open_store(text: str) -> Store:
+    """Open what `--db` names.
 
     Raises: StoreError if it is missing, newer, older, locked or not one.
     """
     address = parse_address(text)
-    reader = readers.open(address.board)
-    release = partial(readers.release, reader)
+    reader = open_reader(address.board)
     reader.execute("begin")  # one state of the database for all that a page says; nothing is held before it reads
     if address.clickhouse is None:
         if has_sealed_runs(reader):
-            release()
+            reader.close()
             raise StoreError(
                 f"{address.board} has runs whose detail is in files beside it. Give the address of its folder: "
                 f"--db {EXPECTED}."
             )
-        return SingleFile(reader, release)
+        return SingleFile(reader)
     engine = ClickHouseEngine(_share_clients(address.clickhouse, os.getpid()))
-    return Folder(reader, engine, RunFiles(address.board, address.cache), release)
+    return Folder(reader, engine, RunFiles(address.board, address.cache))
 
 
 @cache

@@ -26,12 +26,6 @@ SYNCHRONOUS = "full"  # nearly free at 100 rows a transaction or more
 CHECKPOINT_BUSY_TIMEOUT_MS = 100  # longer blocks the writer for as long as a reader reads
 
 
-class Reader(sqlite3.Connection):
-    """A connection that only reads."""
-
-    file: tuple[int, int] | None = None  # device and number of its file; None if it does not see what is written later
-
-
 def open_writer(
     path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, create: bool = True
 ) -> sqlite3.Connection:
@@ -101,7 +95,7 @@ def _use_wal(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
         time.sleep(0.01)
 
 
-def open_reader(path: str | os.PathLike[str], *, allow_older: bool = False) -> Reader:
+def open_reader(path: str | os.PathLike[str], *, allow_older: bool = False) -> sqlite3.Connection:
     """Open an existing database for reading only; one of an older version where that is allowed.
 
     Raises: StoreMissing, NotAStore, StoreNeedsMigration, StoreTooNew, or another StoreError.
@@ -129,26 +123,20 @@ def describe_missing(name: str) -> str:
     return f"There is no database at {name}. `compileboard migrate --db {name}` makes an empty one."
 
 
-def _open_read_only(name: str) -> Reader:
+def _open_read_only(name: str) -> sqlite3.Connection:
     """Open read-only; on a disk that is read-only or full, WAL's side files cannot be made and must not be needed."""
     uri = Path(name).absolute().as_uri()
-    status = os.stat(name)  # first: where the file is replaced now, the connection has another one than it tells
-    connection = _connect(f"{uri}?mode=ro", timeout_s=BUSY_TIMEOUT_MS / 1000)
+    connection = sqlite3.connect(
+        f"{uri}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+    )
     try:
         connection.execute("select count(*) from sqlite_schema")
-        connection.file = status.st_dev, status.st_ino
         return connection
     except sqlite3.OperationalError as error:
         connection.close()
         if not _can_be_immutable(error, name):
             raise
-        return _connect(f"{uri}?mode=ro&immutable=1")
-
-
-def _connect(uri: str, timeout_s: float = 5.0) -> Reader:
-    return sqlite3.connect(
-        uri, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False, factory=Reader
-    )
+        return sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
 
 
 def attach_reader(connection: sqlite3.Connection, name: str, schema: str) -> None:

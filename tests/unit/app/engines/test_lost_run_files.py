@@ -40,7 +40,7 @@ def folder(live: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     board = Path(shutil.copytree(sealed.parent, tmp_path / "folder")) / "board.db"
     shutil.rmtree(board.parent / "cache", ignore_errors=True)
     for module in (db, timeline, reports, trace_files):
-        monkeypatch.setattr(module, "open_store", lambda *_address: open_folder(board, live))
+        monkeypatch.setattr(module, "open_store", lambda _address: open_folder(board, live))
     return board
 
 

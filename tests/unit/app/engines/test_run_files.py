@@ -36,7 +36,7 @@ from tests.unit.store.sealed.sealed_board import NOW_US
 def of_a_folder(live: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read a run's pages in its file, and what crosses runs where they are all in one."""
     for module in (db, timeline, reports, trace_files):
-        monkeypatch.setattr(module, "open_store", lambda *_address: open_folder(sealed, live))
+        monkeypatch.setattr(module, "open_store", lambda _address: open_folder(sealed, live))
 
 
 def read_answers(app: Flask, database: Path, addresses: list[str]) -> dict[str, tuple[int, bytes]]:
