@@ -39,7 +39,7 @@ from compileboard.collectors.runs.program import end_as_interrupted
 from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
 from compileboard.collectors.store.bundles.merging import MergedRun, is_bundle, merge_bundle
-from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.connection import open_writer, write_transaction
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.streams.rows import save_sender
@@ -400,7 +400,8 @@ class _Importing:
     def _report(self, done: Imported, group: SourceGroup, began_s: float, merged: MergedRun | None = None) -> None:
         took_s = time.monotonic() - began_s
         if self.sender and merged is None and not done.known_run and not done.deleted:
-            save_sender(self.connection, done.run_id, self.sender)  # of a bundle's run it is saved with the run
+            with write_transaction(self.connection):  # of a bundle's run it is saved with the run
+                save_sender(self.connection, done.run_id, self.sender)
         self.print_line(_describe_merged(merged, took_s) if merged else _outcome(done, took_s, self.database))
         remarks = _remarks(done, group)
         others = [run_id for run_id in self._came.setdefault(group.label, []) if run_id != done.run_id]

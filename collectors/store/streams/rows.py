@@ -83,8 +83,16 @@ def has_sent_run(connection: sqlite3.Connection, run_id: str, sender: str) -> bo
 
 
 def save_sender(connection: sqlite3.Connection, run_id: str, sender: str) -> None:
-    """Save whose tokens sent a run that is new, in the transaction that makes it if there is one."""
-    record_action(connection, "run.send", run_id, ActionOrigin("api", sender))
+    """Save in the caller's transaction whose tokens sent a new run; the first keeps it until the run is deleted."""
+    query = """
+        select 1
+        from audit
+        where subject = :run_id and action = 'run.send' and id > coalesce(
+          (select max(id) from audit where subject = :run_id and action in ('run.delete', 'run.prune')), 0
+        )
+        """
+    if connection.execute(query, {"run_id": run_id}).fetchone() is None:
+        record_action(connection, "run.send", run_id, ActionOrigin("api", sender))
 
 
 def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: int) -> None:

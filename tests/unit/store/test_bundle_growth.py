@@ -24,6 +24,7 @@ from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_r
 from compileboard.collectors.store.maintenance.verification import verify
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.sealed.rows import list_sealed_runs
+from compileboard.collectors.store.streams.rows import save_sender
 from tests.unit.app.benched import MLP
 from tests.unit.app.explored import LOGS
 from tests.unit.app.repros import RUN as REPRO_RUN
@@ -142,6 +143,7 @@ def test_a_limited_sender_changes_only_runs_that_it_sent(board: sqlite3.Connecti
     before = count_contents(board, run_id)
     record_action(board, "import.done", run_id, ActionOrigin("api", "box-2"))  # of a bundle that was refused
     assert (send(whole, "box-2"), count_contents(board, run_id)) == ("foreign", before)
+    save_sender(board, run_id, "box-2")  # too late
     assert send(whole, "box-1") == "grown"
     board.execute("delete from audit where action = 'run.send'")  # as before there was one
     assert [send(whole, sender) for sender in ("box-1", "box-2")] == ["foreign", "known"]
