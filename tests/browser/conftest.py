@@ -1,4 +1,4 @@
-"""A real server over a recorded database, and a real Chromium whose pages forgive nothing."""
+"""A real server over a recorded database, and a real Chromium whose pages forgive nothing: of each worker of xdist."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ TIMEOUT_MS = 15_000
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark this folder's tests, and keep them in one worker: they share the server and the browser."""
+    """Mark this folder's tests."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.xdist_group("browser"))
 
 
 @pytest.fixture(scope="session")
