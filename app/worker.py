@@ -14,10 +14,12 @@ import select
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from gunicorn import util
@@ -179,11 +181,17 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
         Else gunicorn would stop listening until one ends.
         """
         super().murder_pending()
-        while self.nr_conns >= self.worker_connections and (idle := self.pending_conns or self.keepalived_conns):
+        while self.nr_conns >= self.worker_connections and (idle := self._pick_silent_longest()):
             connection = idle.popleft()
             self.poller.unregister(connection.sock)
             self.nr_conns -= 1
             connection.close()
+
+    def _pick_silent_longest(self) -> deque[Any] | None:
+        """Pick the queue whose first connection is silent longest: who has just come is the last to go."""
+        waits = ((self.pending_conns, HEADER_S), (self.keepalived_conns, self.cfg.keepalive))
+        began_s = [(queue[0].timeout - limit_s, queue) for queue, limit_s in waits if queue]
+        return min(began_s, key=itemgetter(0))[1] if began_s else None
 
     def _cap_keepalive(self, deadline: float) -> None:
         """Let who is connected and silent wait no longer than this when the server stops: a browser connects ahead."""
