@@ -112,7 +112,9 @@ const whenIdle = globalThis.requestIdleCallback ?? ((task) => setTimeout(task, 5
 
 export function drawAll(within = document, how = {}) {
   // What is folded has no width yet: it is drawn when it is opened.
-  const waiting = [...within.querySelectorAll("[data-chart]")].filter((it) => !it.closest("details:not([open])"));
+  const plots = [...within.querySelectorAll("[data-chart]")];
+  for (const plot of plots) delete plot.dataset.drawn; // as it shall be now
+  const waiting = plots.filter((it) => !it.closest("details:not([open])"));
   // One at a time, when the browser has shown the last and has nothing else to do.
   const next = () => {
     const plot = waiting.shift();

@@ -6,8 +6,9 @@ const tools = document.querySelector("[data-zoom-tools]");
 const whole = new WeakMap(); // each chart's range as it came
 let moving = false;
 
+// A chart that waits to be drawn again, in another theme, moves with the others.
 function listPlots() {
-  return [...group.querySelectorAll("[data-chart][data-drawn]")];
+  return [...group.querySelectorAll("[data-chart].js-plotly-plot")];
 }
 
 // Plotly gives a date back as text, without a zone: it is UTC.

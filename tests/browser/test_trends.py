@@ -12,7 +12,7 @@ import pytest
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
-from tests.tools.waiting import assert_fits_in_both_themes, expect_count
+from tests.tools.waiting import assert_fits_in_both_themes, expect_count, show_theme, wait_for_visible_charts
 from tests.unit.app.benched import BREAK_ID, HOSTILE, RUNS, bench_suite
 
 if TYPE_CHECKING:
@@ -178,6 +178,28 @@ def test_a_point_opens_its_run(tab: Page, suite: str) -> None:
     tab.locator(".chart__tip").get_by_text("Fuse the two norms").wait_for()
     tab.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     tab.wait_for_url(re.compile(f"/runs/{RUNS[0]}"))
+
+
+def test_a_chart_counts_as_drawn_once_it_has_the_colours_of_the_theme(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles&metric=graph_breaks")
+    wait_for_visible_charts(tab)
+    colours = "[...document.querySelectorAll('[data-linked] [data-chart]')].map((it) => it.layout.font.color)"
+    light = tab.evaluate(colours)
+    show_theme(tab, "dark")
+    dark = tab.evaluate(colours)
+    assert len(dark) >= 3 and len(set(dark)) == 1 and not set(dark) & set(light)
+
+
+def test_charts_that_wait_for_another_theme_zoom_with_the_others(tab: Page, suite: str) -> None:
+    tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles&metric=graph_breaks")
+    wait_for_visible_charts(tab)
+    whole = tab.evaluate(SPAN)
+    tab.get_by_role("button", name="Zoom in").evaluate(
+        "it => { document.dispatchEvent(new Event('themechange')); it.click() }"
+    )
+    wait_for_visible_charts(tab)
+    tab.wait_for_function(f"() => ({SPAN})() < {whole} * 0.6")
+    tab.wait_for_function(f"() => new Set(({RANGES})().map(String)).size === 1")
 
 
 def test_trends_fit_a_phone(open_tab: Callable[..., Page], suite: str) -> None:

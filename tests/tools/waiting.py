@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -20,9 +20,20 @@ def wait_for_visible_charts(page: Page) -> None:
     page.locator("[data-chart]:not([data-drawn]):visible").first.wait_for(state="detached")
 
 
+def show_theme(page: Page, scheme: Literal["light", "dark"]) -> None:
+    """Show a page in a theme, and wait until its charts are drawn in it."""
+    dark = "matchMedia('(prefers-color-scheme: dark)')"
+    if page.evaluate(f"{dark}.matches") != (scheme == "dark"):
+        told = f"new Promise((done) => {dark}.addEventListener('change', () => done(), {{ once: true }}))"
+        page.evaluate(f"() => {{ globalThis.themeTold = {told} }}")
+        page.emulate_media(color_scheme=scheme)
+        page.evaluate("() => themeTold")  # a page is told some frames later
+    wait_for_visible_charts(page)
+
+
 def assert_fits_in_both_themes(page: Page) -> None:
     """Fail if a page scrolls sideways once its charts are drawn, in either theme."""
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        wait_for_visible_charts(page)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} {scheme}"
+    show_theme(page, "light")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} light"
+    show_theme(page, "dark")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} dark"
