@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+import torch
 
+from compileboard.collectors.bench.experiments import export
+from compileboard.collectors.bench.plan.settings import BenchSettings
+from tests.integration.bench.test_bench_steps import load
 from tests.integration.bench.test_experiments import DATA, DYNAMIC, FINE, MEASURE, WRONG
 from tests.tools.observed import ROOT
 
@@ -55,9 +60,25 @@ def test_a_program_that_computes_something_else_does_not(measured: Any) -> None:
     assert outcome["values"]["output_error"] > 0.5
 
 
-def test_a_line_of_the_hooks_is_no_line_of_the_model() -> None:
-    import torch
+class NotesGradMode(torch.nn.Linear):
+    """A layer that notes whether gradients are on; copies of it note in one list."""
 
+    noted: ClassVar[list[bool]] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.noted.append(torch.is_grad_enabled())
+        return super().forward(x)
+
+
+def test_later_exports_have_the_grad_mode_of_the_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(NotesGradMode, "noted", [])
+    bench = load(BenchSettings(backend="export", compile_repeats=2), NotesGradMode(4, 4), monkeypatch, tmp_path)
+    outcome = export.run(bench)
+    assert outcome.accuracy == "pass" and len(outcome.repeats["export_s"]) == 2
+    assert set(NotesGradMode.noted) == {False}, "the mode of inference"
+
+
+def test_a_line_of_the_hooks_is_no_line_of_the_model() -> None:
     from compileboard.collectors.bench.worker.exporting import is_of_user
 
     hooks, model = ROOT / "collectors" / "observe" / "tap.py", ROOT / "collectors" / "bench" / "suites" / "builtin"
