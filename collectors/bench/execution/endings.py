@@ -17,7 +17,6 @@ DIED = {
     "eager": "eager_1st_run_fail",
     "compile": "fail_to_run",
     "export": "fail_to_run",
-    "export again": "fail_to_run",
     "draft": "fail_to_run",
     "load package": "fail_to_run",
     "another batch": "fail_to_run",

@@ -23,7 +23,7 @@ from torch.utils import _pytree
 from compileboard.collectors import bench as harness
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
-from compileboard.collectors.bench.worker.child import remove_hooks
+from compileboard.collectors.bench.worker.child import remove_hooks, write_result
 from compileboard.collectors.bench.worker.outcome import EXPORT, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, batch_dimension
 
@@ -53,13 +53,16 @@ def add_export_times(
 ) -> None:
     """Add the times of exports after the first, which pays for libraries; it stays the only one where another fails.
 
-    The last thing of a task: the hooks are out, since these are no compiles of the program's.
+    The last thing of a task: the hooks are out, since these are no compiles of the program's. The result is written
+    before, so that a crash or the time limit costs these times alone.
     """
     if EXPORT.value not in outcome.values or "error" in facts:
         return
+    facts["first_export_s"] = round(outcome.values[EXPORT.value], 3)
+    facts["export_again_error"] = "it did not end: a crash, or the time limit"
+    write_result(bench.stages.folder, bench.describe(outcome), bench.stages)
     bench.stage("export again")
     remove_hooks()
-    facts["first_export_s"] = round(outcome.values[EXPORT.value], 3)
     samples_s = []
     try:
         with bench.grad():  # as the first
@@ -72,7 +75,9 @@ def add_export_times(
                 samples_s.append(time.perf_counter() - begin_s)
     except FAILURES as error:
         facts["export_again_error"] = f"{type(error).__name__}: {_first_line(str(error))}"
-    add_samples(outcome, EXPORT, samples_s)
+    else:
+        del facts["export_again_error"]
+        add_samples(outcome, EXPORT, samples_s)
 
 
 def split_inputs(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from compileboard.collectors.bench.execution import isolation
+from compileboard.collectors.bench.execution.endings import read_stage
 from compileboard.collectors.bench.execution.fork_server import ForkServer, is_forkable
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
@@ -53,6 +56,68 @@ def test_each_task_is_a_fork_with_an_end_and_output_of_its_own(server: ForkServe
     assert again.facts["export"]["dynamic_dimension_count"] == 1
     assert (crashed.reason, "killed by SIGABRT" in str(crashed.message)) == ("eager_1st_run_fail", True)
     assert str(crashed.traceback).startswith("about to crash\n")
+
+
+LATER_EXPORT = """
+import os, time
+import torch
+import compileboard
+exported = []
+
+class Hangs(torch.nn.Linear):
+    def forward(self, x):
+        if torch.compiler.is_compiling() and self not in exported:
+            exported.append(self)
+        if len(exported) > 2:
+            self.end()
+        return super().forward(x)
+
+    def end(self):
+        time.sleep(600)
+
+class Aborts(Hangs):
+    def end(self):
+        os.abort()
+
+class Raises(Hangs):
+    def end(self):
+        raise ValueError("the third export")
+
+@compileboard.bench.model(name="Hangs", batch_size=4)
+def hangs(batch_size):
+    return Hangs(4, 4), (torch.ones(batch_size, 4),)
+
+@compileboard.bench.model(name="Aborts", batch_size=4)
+def aborts(batch_size):
+    return Aborts(4, 4), (torch.ones(batch_size, 4),)
+
+@compileboard.bench.model(name="Raises", batch_size=4)
+def raises(batch_size):
+    return Raises(4, 4), (torch.ones(batch_size, 4),)
+"""
+
+
+NOT_ENDED = "it did not end: a crash, or the time limit"
+
+
+@pytest.mark.parametrize(
+    ("model", "error"), [("Hangs", NOT_ENDED), ("Aborts", NOT_ENDED), ("Raises", "ValueError: the third export")]
+)
+def test_the_first_export_counts_where_a_later_one_fails(
+    server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, error: str
+) -> None:
+    def end_time() -> None:
+        if read_stage(tmp_path / "task") == "export again":
+            monkeypatch.setattr(isolation, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 1000))
+
+    (tmp_path / "later.py").write_text(LATER_EXPORT)
+    ref = ModelRef("local", model, BUILD, f"path:{tmp_path}/later.py,model:{model}", batch_size=4)
+    task, environment = replace(make_task("Fine"), ref=ref), Workplace(tmp_path).environ(COMPILEBOARD_TASK="task")
+    beat = end_time if model == "Hangs" else lambda: None
+    done = isolation.run_task(task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server).outcome
+    assert (done.status, done.accuracy, done.batch_size, done.repeats) == ("measured", "pass", 4, {})
+    assert round(done.values["export_latency"], 3) == done.facts["export"]["first_export_s"] > 0
+    assert done.facts["export"]["export_again_error"] == error
 
 
 def test_where_torch_cannot_be_imported_the_task_begins_by_itself_and_tells(tmp_path: Path) -> None:
