@@ -23,7 +23,6 @@ from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, Exper
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as, mark_batch
-from compileboard.collectors.runs.garbage import search_imports
 
 PACKAGE = "precompiled.bin"
 
@@ -97,7 +96,6 @@ def _load(bench: Workbench, path: Path) -> ExperimentOutcome:
     bench.cast()
     mark_batch(bench)
     bench.stage("compile")
-    search_imports()  # it writes to every object: a fork copies the pages now, not while it is timed
     start = dynamo_counts()
     with bench.grad(), failing_as("fail_to_run"):
         bench.synchronize()

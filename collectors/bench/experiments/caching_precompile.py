@@ -18,7 +18,6 @@ from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, Exper
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import interleave
 from compileboard.collectors.bench.worker.workbench import Workbench, eagerly, failing_as, mark_batch
-from compileboard.collectors.runs.garbage import search_imports
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
@@ -38,7 +37,6 @@ def run(bench: Workbench) -> ExperimentOutcome:
             eager_s = bench.warm_up(step, bench.module, 1)
         bench.stage("compile")
         start = dynamo_counts()
-        search_imports()
         with failing_as("fail_to_run"):
             begin_s = time.perf_counter()
             compiled = bench.compile(step)

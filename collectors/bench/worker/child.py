@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from compileboard.collectors.bench.experiments import find
 from compileboard.collectors.bench.plan.tasks import Task, read_task
 from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, Stages
-from compileboard.collectors.runs.garbage import without_collections
+from compileboard.collectors.runs.garbage import search_imports, without_collections
 from compileboard.collectors.runs.program import end_with
 from compileboard.collectors.stack_room import call_with_room, widen_backward
 
@@ -77,6 +77,8 @@ def import_torch(task: Task, stages: Stages) -> None:
 def run_experiment(task: Task, bench: Workbench) -> ExperimentOutcome:
     """Load the model and do with it what the task's experiment does."""
     bench.load()
+    # What follows is timed as in anybody's process. It writes to every object: a fork copies the pages now, not then.
+    search_imports()
     module = import_module(find(task.experiment).module)
     has_room = not task.settings.no_stack_room
     if has_room:

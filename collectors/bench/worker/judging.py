@@ -28,7 +28,6 @@ from compileboard.collectors.bench.worker.workbench import (
     failing_as,
     mark_batch,
 )
-from compileboard.collectors.runs.garbage import search_imports
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +141,6 @@ def _eager(bench: Workbench, iterations: int, which: str) -> Any:
 
 def _compute(bench: Workbench, compute: Callable[[], Any]) -> Any:
     bench.stage("compile")
-    search_imports()
     reset_rng_state()
     torch._dynamo.reset()
     counters.clear()

@@ -24,7 +24,6 @@ from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.steps import Steps, cast, cast_inputs, move_inputs, run_iterations
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
-from compileboard.collectors.runs.garbage import search_imports
 
 # A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench, which ends it.
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
@@ -146,7 +145,6 @@ class Workbench:
 
         Raises: StageFailed.
         """
-        search_imports()  # what compiles is timed as in anybody's process
         options: dict[str, Any] = {
             "backend": self.settings.backend,
             "fullgraph": self.settings.nopython,

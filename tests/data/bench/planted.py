@@ -1,5 +1,6 @@
 """Models that each go wrong in one way, and one that goes right: what `bench` must live with."""
 
+import gc
 import os
 import sys
 import time
@@ -76,6 +77,13 @@ class Hangs(Fine):
         time.sleep(600)
 
 
+class NeedsCollections(Fine):
+    def forward(self, x):
+        if gc.get_freeze_count():
+            raise RuntimeError("collections do not search the imports")
+        return super().forward(x)
+
+
 class CannotBeBuilt(Fine):
     def __init__(self):
         raise ValueError("no such configuration")
@@ -101,4 +109,4 @@ def _make(net):
 fine, breaks, wrong, unsteady = map(_make, (Fine, Breaks, WrongAnswer, Unsteady))
 eager_fails, memory, crashes, hangs = map(_make, (EagerFails, RunsOutOfMemory, Crashes, Hangs))
 cannot_be_built, needs_a_library, odd_bytes = map(_make, (CannotBeBuilt, NeedsALibrary, SaysOddBytes))
-leaves, leaves_when_built = map(_make, (Leaves, LeavesWhenBuilt))
+leaves, leaves_when_built, needs_collections = map(_make, (Leaves, LeavesWhenBuilt, NeedsCollections))

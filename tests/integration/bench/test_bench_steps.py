@@ -15,12 +15,13 @@ import torch
 from torch._dynamo.testing import reduce_to_scalar_loss
 from torch._dynamo.utils import counters
 
-from compileboard.collectors.bench.experiments import performance
 from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
 from compileboard.collectors.bench.plan.settings import BenchSettings
+from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.steps import Steps
+from compileboard.collectors.bench.worker.child import run_experiment
 from compileboard.collectors.bench.worker.outcome import Stages
 from compileboard.collectors.bench.worker.timing import (
     TimedCall,
@@ -76,26 +77,36 @@ assert not (config.split_reductions or config.triton.persistent_reductions or co
     assert done.returncode == 0, done.stderr
 
 
-def load(settings: BenchSettings, module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Workbench:
-    """Load a module as the workbench does."""
+def prepare(
+    settings: BenchSettings, module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> Workbench:
+    """Return a workbench that will load a module."""
     loaded = Loaded(module, (torch.ones(2, 4),), keeps_mode=True)
     monkeypatch.setattr("compileboard.collectors.bench.worker.workbench.build", lambda *_: loaded)
-    bench = Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(folder))
+    return Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(folder))
+
+
+def load(settings: BenchSettings, module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Workbench:
+    """Load a module as the workbench does."""
+    bench = prepare(settings, module, monkeypatch, folder)
     bench.load()
     return bench
 
 
-def test_what_compiles_is_timed_with_collections_that_search_the_imports(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("experiment", ["nothing", "performance"])
+def test_collections_search_the_imports_from_the_first_call_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, experiment: str
 ) -> None:
     frozen: list[int] = []
     module = torch.nn.Linear(4, 4)
     module.register_forward_hook(torch._dynamo.disable(lambda *_: frozen.append(gc.get_freeze_count())))
+    settings = BenchSettings(backend="eager", quick=True, repeat=2, no_stack_room=True)
+    task = Task(experiment, ModelRef("builtin", "mlp", "m:f"), settings)
     with without_collections():
-        bench = load(BenchSettings(backend="eager", quick=True, repeat=2), module, monkeypatch, tmp_path)
-    performance.run(bench)
-    assert frozen[0] > 0, "eager is warmed up without"
-    assert frozen[-1] == 0 == gc.get_freeze_count()
+        bench = prepare(settings, module, monkeypatch, tmp_path)
+    assert gc.get_freeze_count() > 0
+    assert run_experiment(task, bench).status == "measured"
+    assert len(frozen) > 4 and set(frozen) == {0}, "eager's first call among them"
 
 
 def test_checkpointing_is_enabled_where_a_model_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

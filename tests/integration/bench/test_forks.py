@@ -51,8 +51,9 @@ def test_each_task_is_a_fork_with_an_end_and_output_of_its_own(server: ForkServe
     fine = run(server, tmp_path, make_task("Fine"), "fine").outcome
     crashed = run(server, tmp_path, make_task("Crashes"), "crashed").outcome
     late = run(server, tmp_path, make_task("Hangs", timeout_s=20.0), "late").outcome
+    searched = run(server, tmp_path, make_task("NeedsCollections"), "searched").outcome
     again = run(server, tmp_path, make_task("Fine", dynamic_batch_only=True), "again").outcome
-    assert (fine.accuracy, again.accuracy, late.reason) == ("pass", "pass", "timeout")
+    assert (fine.accuracy, searched.accuracy, again.accuracy, late.reason) == ("pass", "pass", "pass", "timeout")
     assert again.facts["export"]["dynamic_dimension_count"] == 1
     assert (crashed.reason, "killed by SIGABRT" in str(crashed.message)) == ("eager_1st_run_fail", True)
     assert str(crashed.traceback).startswith("about to crash\n")
