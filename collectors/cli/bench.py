@@ -358,10 +358,13 @@ def _choose_world_size(values: Mapping[str, Any], arguments: BenchRequest, gpu_c
     if values["mode"] != "training":
         raise ValueError(f"{flag} measures how gradients are exchanged; add --training")
     if values["compiled_autograd"] and values["fsdp"]:
-        raise ValueError("--compiled-autograd: within it torch runs none of FSDP2's hooks, which exchange gradients")
+        raise ValueError(
+            "--fsdp cannot go with --compiled-autograd: torch runs none of FSDP2's hooks within it; leave one out"
+        )
     if values["compiled_autograd"] and values["optimize_ddp_mode"] != "python_reducer":
         raise ValueError(
-            "--compiled-autograd: DDP's C++ reducer cannot go with it; add --optimize-ddp-mode python_reducer"
+            "--ddp cannot go with --compiled-autograd: torch takes DDP's python reducer alone within it; "
+            "add --optimize-ddp-mode python_reducer"
         )
     if arguments.device_index is not None:
         raise ValueError(f"--device-index {arguments.device_index} is one GPU; {flag} needs one for each rank")
