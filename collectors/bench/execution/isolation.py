@@ -65,6 +65,8 @@ def run_task(
     outcome = read_result(folder) or (
         outcome_of_late(folder, task.settings.timeout_s) if late else outcome_of_killed(folder, child.wait())
     )
+    if isinstance(child, ForkedProcess):
+        outcome.facts["forked"] = True
     return TaskOutcome(outcome, started_us, int((time.monotonic() - started_s) * 1e6))
 
 

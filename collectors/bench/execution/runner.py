@@ -151,7 +151,7 @@ def _measure_task(
     second, forks = find_second_process(task), server if is_forkable(task) else None
 
     def environment(suffix: str = "") -> dict[str, str]:
-        caches = CACHES_ON if second or forks else {}  # alike for all forks: torch reads it while it is imported
+        caches = CACHES_ON if second else {}  # no others: they outdo --inductor-config fx_graph_cache=False
         answers = {PROCESSOR_VARIABLE: str(run.folder / OF_OURSELVES / "processor.json")}
         child = run.child_environment(planned.name + suffix)
         return {**caches, **answers, **child, **suites.environment(planned.ref.suite)}

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.bench.plan.settings import list_torch_variables
+from compileboard.collectors.contract.events import load_event
 from compileboard.collectors.store.codec import unpack
 from tests.tools.observed import ROOT, Workplace
 
@@ -86,6 +87,13 @@ def test_what_works_is_measured_whole(planted: Any) -> None:
     assert row["compilation_latency_s"] > 0 and row["eager_peak_mem_gb"] > 0
     assert (row["batch_size"], row["backend"]) == (4, label(planted[0]))
     assert result(planted, "Fine", "accuracy")["accuracy"] == "pass"
+
+
+def test_a_result_tells_whether_its_process_is_a_fork(planted: Any) -> None:
+    bodies = rows(planted[0], "select body from events where kind = 'bench_measured'")
+    events = [load_event(unpack(row["body"])) for row in bodies]
+    forked = {event.experiment: "forked" in event.facts for event in events if event.model == "Fine"}
+    assert forked == {"performance": False, "accuracy": sys.platform == "linux"}
 
 
 def test_repeats_are_kept_in_their_order(planted: Any) -> None:

@@ -20,11 +20,27 @@ from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.suites.user import BUILD
+from compileboard.collectors.contract.events import BenchMeasured, load_event
+from compileboard.collectors.store.codec import unpack
 from tests.tools.observed import ROOT, Workplace
 
 pytestmark = pytest.mark.torch
 
 PLANTED = ROOT / "tests" / "data" / "bench" / "planted.py"
+
+
+TELLING = """
+import os
+import torch
+
+class Tells(torch.nn.Module):
+    def forward(self, x):
+        raise RuntimeError(f"cache={torch._inductor.config.fx_graph_cache} server={os.getppid()} cwd={os.getcwd()} "
+                           f"task={os.environ['COMPILEBOARD_TASK']} added={os.environ.get('ADDED')}")
+
+    def get_example_inputs(self):
+        return (torch.randn(4, 4),)
+"""
 
 
 def make_task(model: str, **changes: Any) -> Task:
@@ -149,3 +165,14 @@ def test_what_is_measured_decides_what_is_forked(
 ) -> None:
     task = replace(make_task("Fine", **changes), experiment=experiment)
     assert is_forkable(task) is is_to_be_forked
+
+
+def test_a_setting_of_inductor_reaches_a_fork(tmp_path: Path) -> None:
+    workplace = Workplace(tmp_path)
+    path = workplace.write(TELLING, "telling.py")
+    words = ["--accuracy", "--backend", "inductor", "--device", "cpu", "--inductor-config", "fx_graph_cache=False"]
+    workplace.collect("bench", "--db", workplace.database, *words, "--only", f"path:{path},class:Tells")
+    (row,) = workplace.rows("select body from events where kind = 'bench_measured'")
+    result = load_event(unpack(row["body"]))
+    assert isinstance(result, BenchMeasured) and result.facts["forked"]
+    assert "cache=False" in str(result.message)
