@@ -160,7 +160,7 @@ def _measure_task(
         done = run_task(task, folder, environment(), cwd=job.checkout.cwd, beat=run.beat, server=forks)
         if second:
             done = measure_second_processes(
-                done, task, second, folder, environment, cwd=job.checkout.cwd, beat=run.beat, server=forks
+                done, task, second, folder, environment, cwd=job.checkout.cwd, beat=run.beat
             )
         compare_with(job.baseline, planned, done.outcome)
         if blamed is not None and planned.experiment not in EXPORTS and is_to_search(done):

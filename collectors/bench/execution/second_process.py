@@ -1,5 +1,6 @@
 """The model once more in a fresh process, which finds what the first one's compiler left: caches, packages.
 
+It is no fork: two of one server have the same hash seed and addresses, so a cache key that depends on them would hit.
 A cold start needs nothing of its own: every task begins with empty caches, so its compilation_latency is a cold one.
 Source: --cold-start-latency, --warm-start-latency and --caching-precompile of upstream's benchmarks/dynamo/common.py.
 """
@@ -10,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compileboard.collectors.bench.execution.fork_server import ForkServer
 from compileboard.collectors.bench.execution.isolation import CACHE_VARIABLE, TaskOutcome, cache_folder, clear, run_task
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import (
@@ -56,7 +56,6 @@ def measure_second_processes(
     *,
     cwd: str | None,
     beat: Callable[[], None],
-    server: ForkServer | None = None,
 ) -> TaskOutcome:
     """Run a measured task again with its caches, once a compile repeat, and add what it took then.
 
@@ -70,7 +69,7 @@ def measure_second_processes(
     for _ in range(1 if task.settings.quick else task.settings.compile_repeats):
         clear(folder / second.suffix)
         own = {**environment(f"/{second.suffix}"), **shared}
-        again = run_task(quick, folder / second.suffix, own, cwd=cwd, beat=beat, server=server)
+        again = run_task(quick, folder / second.suffix, own, cwd=cwd, beat=beat)
         done = replace(done, duration_us=done.duration_us + again.duration_us)
         if again.outcome.status != "measured":
             outcome.facts["warm_compile_error"] = f"{again.outcome.reason}: {again.outcome.message or ''}"
