@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compileboard.collectors.bench.execution.endings import OUTPUT
@@ -22,7 +22,8 @@ from compileboard.start import shared_command
 
 # What of the environment is a task's own; torch reads none of it while it is imported.
 OF_TASK = ("COMPILEBOARD_TASK", "COMPILEBOARD_BENCH_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-START_S = 120.0  # for importing torch on a busy machine
+START_S = 120.0  # for importing torch on a busy machine; no task's --timeout counts it
+STEP_S = 0.1
 
 
 def is_forkable(task: Task) -> bool:
@@ -63,13 +64,15 @@ class ForkServer:
         self._unread = b""
         self._is_usable = True
 
-    def fork(self, folder: Path, environment: Mapping[str, str], cwd: str | None) -> ForkedProcess | None:
-        """Start a task's process; None where it has to be started in the ordinary way."""
+    def fork(
+        self, folder: Path, environment: Mapping[str, str], cwd: str | None, beat: Callable[[], None]
+    ) -> ForkedProcess | None:
+        """Start a task's process; None where it has to be started in the ordinary way. Call `beat` meanwhile."""
         common = {name: value for name, value in environment.items() if name not in OF_TASK}
         if self._process is not None and (common, cwd) != (self._environment, self._cwd):
             self.close()
         if self._process is None and self._is_usable:
-            self._start(common, cwd)
+            self._start(common, cwd, beat)
         process = self._process
         if process is None or process.stdin is None:
             return None
@@ -80,13 +83,13 @@ class ForkServer:
         except OSError:
             self._give_up()
             return None
-        pid = self.read_line(START_S)
+        pid = self._wait_for_answer(beat)
         if not pid:
             self._give_up()
             return None
         return ForkedProcess(self, int(pid))
 
-    def _start(self, environment: dict[str, str], cwd: str | None) -> None:
+    def _start(self, environment: dict[str, str], cwd: str | None, beat: Callable[[], None]) -> None:
         self._environment, self._cwd, self._unread = environment, cwd, b""
         self._process = subprocess.Popen(
             shared_command("compileboard.collectors.bench.worker.forking:serve", str(os.getpid())),
@@ -97,8 +100,19 @@ class ForkServer:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        if self.read_line(START_S) != b"ready":  # torch is not there, or has begun threads
+        if self._wait_for_answer(beat) != b"ready":  # torch is not there, or has begun threads
             self._give_up()
+
+    def _wait_for_answer(self, beat: Callable[[], None]) -> bytes | None:
+        """Return the server's next line, as `read_line`; whatever interrupts the wait ends the server."""
+        deadline_s = time.monotonic() + START_S
+        try:
+            while (line := self.read_line(STEP_S)) is None and time.monotonic() < deadline_s:
+                beat()
+        except BaseException:
+            self.close()
+            raise
+        return line
 
     def _give_up(self) -> None:
         self.close()

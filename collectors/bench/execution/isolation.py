@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.bench.execution.endings import OUTPUT, outcome_of_killed, outcome_of_late, read_result
-from compileboard.collectors.bench.execution.fork_server import ForkedProcess, ForkServer
+from compileboard.collectors.bench.execution.fork_server import STEP_S, ForkedProcess, ForkServer
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.decode.values import clean_text
@@ -21,7 +21,6 @@ from compileboard.start import PACKAGE, shared_command
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
-STEP_S = 0.1
 END_PATIENCE_S = 2.0
 
 
@@ -49,15 +48,17 @@ def run_task(
     """Run a task to its end or its time limit, as a fork of a server's if there is one; call `beat` while it goes on.
 
     The child is a session of its own, so that a limit ends everything it started. Whatever interrupts us ends it too.
+    The time in which a server imports torch is no task's.
     """
-    started_us, started_s = time.time_ns() // 1000, time.monotonic()
+    started_us = time.time_ns() // 1000
     try:
-        child = _start(task, folder, environment, cwd, server)
+        child = _start(task, folder, environment, cwd, beat, server)
     except OSError as error:  # a full disk, most of all: the next task may find room
         message = f"its process cannot be started in {folder}: {error}; free some space or mend the folder"
         return TaskOutcome(
             ExperimentOutcome(status="failed", reason="infra_error", message=clean_text(message)), started_us, 0
         )
+    started_us, started_s = time.time_ns() // 1000, time.monotonic()
     try:
         late = wait_for(child, started_s + task.settings.timeout_s, beat)
     finally:
@@ -71,12 +72,17 @@ def run_task(
 
 
 def _start(
-    task: Task, folder: Path, environment: Mapping[str, str], cwd: str | None, server: ForkServer | None
+    task: Task,
+    folder: Path,
+    environment: Mapping[str, str],
+    cwd: str | None,
+    beat: Callable[[], None],
+    server: ForkServer | None,
 ) -> ChildProcess:
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
     own = {**environment, **caches(folder, environment)}
-    if server is not None and (forked := server.fork(folder, own, cwd)) is not None:
+    if server is not None and (forked := server.fork(folder, own, cwd, beat)) is not None:
         return forked
     with (folder / OUTPUT).open("wb") as output:
         return subprocess.Popen(

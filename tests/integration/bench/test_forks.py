@@ -66,7 +66,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
 def test_each_task_is_a_fork_with_an_end_and_output_of_its_own(server: ForkServer, tmp_path: Path) -> None:
     fine = run(server, tmp_path, make_task("Fine"), "fine").outcome
     crashed = run(server, tmp_path, make_task("Crashes"), "crashed").outcome
-    late = run(server, tmp_path, make_task("Hangs", timeout_s=20.0), "late").outcome
+    late = run(server, tmp_path, make_task("Hangs", timeout_s=4.0), "late").outcome
     searched = run(server, tmp_path, make_task("NeedsCollections"), "searched").outcome
     again = run(server, tmp_path, make_task("Fine", dynamic_batch_only=True), "again").outcome
     assert (fine.accuracy, searched.accuracy, again.accuracy, late.reason) == ("pass", "pass", "pass", "timeout")
@@ -135,6 +135,23 @@ def test_the_first_export_counts_where_a_later_one_fails(
     assert (done.status, done.accuracy, done.batch_size, done.repeats) == ("measured", "pass", 4, {})
     assert round(done.values["export_latency"], 3) == done.facts["export"]["first_export_s"] > 0
     assert done.facts["export"]["export_again_error"] == error
+
+
+def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task(tmp_path: Path) -> None:
+    beaten = tmp_path / "beaten"
+    waits = f"while 'serve' in str(sys.orig_argv) and not os.path.exists({str(beaten)!r}): time.sleep(0.1)"
+    (tmp_path / "sitecustomize.py").write_text(f"import os, sys, time\n{waits}\n")
+    environment = {**Workplace(tmp_path).environ(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+
+    def beat() -> None:
+        if not beaten.exists():
+            beaten.write_text(str(time.time_ns() // 1000))
+
+    with contextlib.closing(ForkServer()) as server:
+        task = make_task("Hangs", timeout_s=4.0)
+        done = isolation.run_task(task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server)
+    assert (done.outcome.reason, done.outcome.facts) == ("timeout", {"forked": True})
+    assert done.started_us > int(beaten.read_text())
 
 
 def test_where_torch_cannot_be_imported_the_task_begins_by_itself_and_tells(tmp_path: Path) -> None:
