@@ -20,10 +20,15 @@ from compileboard.collectors.bench.experiments import FORKED
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.start import shared_command
 
-# What of the environment is a task's own; torch reads none of it while it is imported.
+# What of the environment is a task's own. torch 2.13, when imported, makes the cache folder and keeps no name of it.
 OF_TASK = ("COMPILEBOARD_TASK", "COMPILEBOARD_BENCH_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 START_S = 120.0  # for importing torch on a busy machine; no task's --timeout counts it
 STEP_S = 0.1
+
+
+def list_cache_variables(root: Path) -> dict[str, str]:
+    """Return the variables that say where inductor and Triton cache: in folders of this one."""
+    return {"TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"), "TRITON_CACHE_DIR": str(root / "triton")}
 
 
 def is_forkable(task: Task) -> bool:
@@ -55,9 +60,13 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The process that has imported torch, started when the first task asks for it."""
+    """The process that has imported torch, started when the first task asks for it.
 
-    def __init__(self) -> None:
+    `folder` has what torch makes while it is imported.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._environment: dict[str, str] = {}
         self._cwd: str | None = None
@@ -93,7 +102,7 @@ class ForkServer:
         self._environment, self._cwd, self._unread = environment, cwd, b""
         self._process = subprocess.Popen(
             shared_command("compileboard.collectors.bench.worker.forking:serve", str(os.getpid())),
-            env=environment,
+            env={**environment, **list_cache_variables(self._folder)},
             cwd=cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.bench.execution.endings import OUTPUT, outcome_of_killed, outcome_of_late, read_result
-from compileboard.collectors.bench.execution.fork_server import STEP_S, ForkedProcess, ForkServer
+from compileboard.collectors.bench.execution.fork_server import STEP_S, ForkedProcess, ForkServer, list_cache_variables
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.decode.values import clean_text
@@ -98,8 +98,7 @@ def _start(
 
 def caches(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Return where inductor and Triton cache: in the task's own folder, so that every compilation is a cold one."""
-    root = cache_folder(folder, environment)
-    return {"TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"), "TRITON_CACHE_DIR": str(root / "triton")}
+    return list_cache_variables(cache_folder(folder, environment))
 
 
 def cache_folder(folder: Path, environment: Mapping[str, str]) -> Path:

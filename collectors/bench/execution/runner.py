@@ -108,7 +108,7 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
         run.destination = DestinationLine(job.config, measured.run_id, print_line)
         run.destination.step()
     progress = Progress(len(job.plan), quiet=arguments.quiet)
-    server = ForkServer()
+    server = ForkServer(run.folder / OF_OURSELVES / "fork_server")
     state = "failed"  # until its end is reached: whatever else ends it is no success
     try:
         end_as_interrupted()

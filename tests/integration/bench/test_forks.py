@@ -54,12 +54,12 @@ def run(server: ForkServer, tmp_path: Path, task: Task, name: str = "task") -> i
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
     def start_anew(*arguments: str) -> list[str]:
         raise AssertionError("a process was started where a fork was to be made")
 
     monkeypatch.setattr(isolation, "shared_command", start_anew)
-    with contextlib.closing(ForkServer()) as server:
+    with contextlib.closing(ForkServer(tmp_path / "fork_server")) as server:
         yield server
 
 
@@ -137,6 +137,15 @@ def test_the_first_export_counts_where_a_later_one_fails(
     assert done.facts["export"]["export_again_error"] == error
 
 
+def test_what_torch_makes_while_it_is_imported_is_in_the_servers_folder(
+    server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    run(server, tmp_path, make_task("CannotBeBuilt"))
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task(tmp_path: Path) -> None:
     beaten = tmp_path / "beaten"
     waits = f"while 'serve' in str(sys.orig_argv) and not os.path.exists({str(beaten)!r}): time.sleep(0.1)"
@@ -147,7 +156,7 @@ def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task
         if not beaten.exists():
             beaten.write_text(str(time.time_ns() // 1000))
 
-    with contextlib.closing(ForkServer()) as server:
+    with contextlib.closing(ForkServer(tmp_path / "fork_server")) as server:
         task = make_task("Hangs", timeout_s=4.0)
         done = isolation.run_task(task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server)
     assert (done.outcome.reason, done.outcome.facts) == ("timeout", {"forked": True})
@@ -158,7 +167,7 @@ def test_where_torch_cannot_be_imported_the_task_begins_by_itself_and_tells(tmp_
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('this torch is broken')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    with contextlib.closing(ForkServer()) as server:
+    with contextlib.closing(ForkServer(tmp_path / "fork_server")) as server:
         folder = tmp_path / "task"
         done = isolation.run_task(
             make_task("Fine"), folder, environment, cwd=str(ROOT), beat=lambda: None, server=server
