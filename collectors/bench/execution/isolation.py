@@ -82,9 +82,9 @@ def _start(
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
     own = {**environment, **caches(folder, environment)}
-    if server is not None and (forked := server.fork(folder, own, cwd, beat)) is not None:
-        return forked
-    with (folder / OUTPUT).open("wb") as output:
+    with (folder / OUTPUT).open("wb") as output:  # of a fork too: whether it can be written is known here
+        if server is not None and (forked := server.fork(folder, own, cwd, beat)) is not None:
+            return forked
         return subprocess.Popen(
             shared_command("compileboard.collectors.bench.worker.child:start", str(os.getpid()), str(folder)),
             env=own,

@@ -15,6 +15,7 @@ from compileboard.collectors.bench.worker import child
 from compileboard.collectors.bench.worker.torch_setup import prepare_environment
 from compileboard.collectors.runs.garbage import without_collections
 from compileboard.collectors.runs.program import end_with
+from compileboard.start import shared_command
 
 
 def serve(parent: str) -> None:
@@ -29,11 +30,11 @@ def serve(parent: str) -> None:
     if not _forks_safely():
         return
     os.write(answers, b"ready\n")
+    server = os.getpid()
     for line in sys.stdin.buffer:
         pid = os.fork()
         if pid == 0:
-            os.close(answers)
-            _run(json.loads(line))
+            _run(line, server, answers)
         os.write(answers, f"{pid}\n".encode())
         _, status = os.waitpid(pid, 0)
         os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
@@ -59,17 +60,20 @@ def _forget_server() -> None:
         installed.spool.parent_id = None
 
 
-def _run(request: dict[str, Any]) -> NoReturn:
+def _run(line: bytes, server: int, answers: int) -> NoReturn:
     """Run a task as a process that was started for it does."""
-    server = os.getppid()
-    os.setsid()
-    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    for descriptor, file in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
-        os.dup2(file, descriptor)
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    _forget_server()
     try:
+        os.close(answers)
+        os.setsid()
+        request: dict[str, Any] = json.loads(line)
+        output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        for descriptor, file in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
+            os.dup2(file, descriptor)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        sys.orig_argv = shared_command(f"{child.__name__}:start", str(server), request["folder"])
+        sys.argv = ["-c", str(server), request["folder"]]
+        _forget_server()
         child.start(str(server), request["folder"])
     except BaseException:
         traceback.print_exc()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.suites.user import BUILD
 from compileboard.collectors.contract.events import BenchMeasured, load_event
 from compileboard.collectors.store.codec import unpack
+from tests.tools.killing import running
 from tests.tools.observed import ROOT, Workplace
 
 pytestmark = pytest.mark.torch
@@ -31,12 +33,14 @@ PLANTED = ROOT / "tests" / "data" / "bench" / "planted.py"
 
 TELLING = """
 import os
+import sys
 import torch
 
 class Tells(torch.nn.Module):
     def forward(self, x):
         raise RuntimeError(f"cache={torch._inductor.config.fx_graph_cache} server={os.getppid()} cwd={os.getcwd()} "
-                           f"task={os.environ['COMPILEBOARD_TASK']} added={os.environ.get('ADDED')}")
+                           f"task={os.environ['COMPILEBOARD_TASK']} added={os.environ.get('ADDED')} "
+                           f"words={sys.orig_argv[4:]}")
 
     def get_example_inputs(self):
         return (torch.randn(4, 4),)
@@ -161,6 +165,47 @@ def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task
         done = isolation.run_task(task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server)
     assert (done.outcome.reason, done.outcome.facts) == ("timeout", {"forked": True})
     assert done.started_us > int(beaten.read_text())
+
+
+def tell(server: ForkServer, tmp_path: Path, name: str, cwd: Path, **changes: str) -> dict[str, str]:
+    """Return what a task's process knows of itself."""
+    path, environment = tmp_path / "telling.py", Workplace(tmp_path).environ(COMPILEBOARD_TASK=name, **changes)
+    path.write_text(TELLING)
+    task = replace(make_task("Tells"), ref=ModelRef("local", "Tells", BUILD, f"path:{path},class:Tells"))
+    done = isolation.run_task(task, tmp_path / name, environment, cwd=str(cwd), beat=lambda: None, server=server)
+    told = dict(word.split("=", 1) for word in str(done.outcome.message).split()[1:] if "=" in word)
+    return {**told, "forked": str(done.outcome.facts.get("forked", False)), "message": str(done.outcome.message)}
+
+
+def test_a_fork_has_a_folder_an_environment_and_a_command_of_its_own(server: ForkServer, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    one, two = tell(server, tmp_path, "one", tmp_path), tell(server, tmp_path, "two", tmp_path)
+    other = tell(server, tmp_path, "three", tmp_path / "other")
+    assert (one["task"], two["task"], other["cwd"]) == ("one", "two", str(tmp_path / "other"))
+    assert one["server"] == two["server"] != other["server"], "a server of another folder is another one"
+    assert "worker.child:start" in one["message"] and str(tmp_path / "one") in one["message"]
+
+
+def test_another_environment_begins_another_server(server: ForkServer, tmp_path: Path) -> None:
+    one, two = tell(server, tmp_path, "one", tmp_path), tell(server, tmp_path, "two", tmp_path, ADDED="word")
+    assert (one["added"], two["added"]) == ("None", "word")
+    assert one["server"] != two["server"] and not running(int(one["server"]))
+
+
+def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(server: ForkServer, tmp_path: Path) -> None:
+    (tmp_path / "task" / "output.txt").mkdir(parents=True)
+    done = run(server, tmp_path, make_task("Fine"))
+    assert (done.outcome.reason, str(tmp_path / "task") in str(done.outcome.message)) == ("infra_error", True)
+    assert "its process cannot be started" in str(done.outcome.message)
+
+
+def test_where_the_server_has_died_a_task_begins_by_itself(tmp_path: Path) -> None:
+    with contextlib.closing(ForkServer(tmp_path / "fork_server")) as server:
+        one = tell(server, tmp_path, "one", tmp_path)
+        os.kill(int(one["server"]), signal.SIGKILL)
+        two = tell(server, tmp_path, "two", tmp_path)
+    assert (one["forked"], two["forked"], two["task"]) == ("True", "False", "two")
+    assert int(two["server"]) == os.getpid()
 
 
 def test_where_torch_cannot_be_imported_the_task_begins_by_itself_and_tells(tmp_path: Path) -> None:
