@@ -84,8 +84,8 @@ DISTRIBUTED_EXPERIMENTS = ("performance", "accuracy")  # of several ranks too
 
 MODES = ("performance", "accuracy", "tolerance")  # of upstream's harness, which has one beside any other experiment
 TIMED = ("performance", "overhead", "nothing")  # a step's time is what they measure
-# They may begin as forks of a process that has imported torch. The others measure the memory of a whole process, of
-# which a fork has only what it touches.
+# They may begin as forks of a process that has imported torch. performance, overhead, aot_inductor and batch_size
+# measure or limit the memory of a process, of which a fork has only what it touches; the others were not run as forks.
 FORKED = ("accuracy", "export", "export_strict", "aot_precompile", "caching_precompile", "onnx")
 
 

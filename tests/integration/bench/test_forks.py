@@ -179,17 +179,17 @@ def tell(server: ForkServer, tmp_path: Path, name: str, cwd: Path, **changes: st
 
 def test_a_fork_has_a_folder_an_environment_and_a_command_of_its_own(server: ForkServer, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    one, two = tell(server, tmp_path, "one", tmp_path), tell(server, tmp_path, "two", tmp_path)
+    first, second = tell(server, tmp_path, "one", tmp_path), tell(server, tmp_path, "two", tmp_path)
     other = tell(server, tmp_path, "three", tmp_path / "other")
-    assert (one["task"], two["task"], other["cwd"]) == ("one", "two", str(tmp_path / "other"))
-    assert one["server"] == two["server"] != other["server"], "a server of another folder is another one"
-    assert "worker.child:start" in one["message"] and str(tmp_path / "one") in one["message"]
+    assert (first["task"], second["task"], other["cwd"]) == ("one", "two", str(tmp_path / "other"))
+    assert first["server"] == second["server"] != other["server"], "a server of another folder is another one"
+    assert "worker.child:start" in first["message"] and str(tmp_path / "one") in first["message"]
 
 
 def test_another_environment_begins_another_server(server: ForkServer, tmp_path: Path) -> None:
-    one, two = tell(server, tmp_path, "one", tmp_path), tell(server, tmp_path, "two", tmp_path, ADDED="word")
-    assert (one["added"], two["added"]) == ("None", "word")
-    assert one["server"] != two["server"] and not running(int(one["server"]))
+    first, second = tell(server, tmp_path, "one", tmp_path), tell(server, tmp_path, "two", tmp_path, ADDED="word")
+    assert (first["added"], second["added"]) == ("None", "word")
+    assert first["server"] != second["server"] and not running(int(first["server"]))
 
 
 def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(server: ForkServer, tmp_path: Path) -> None:
@@ -201,11 +201,11 @@ def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(server: ForkServ
 
 def test_where_the_server_has_died_a_task_begins_by_itself(tmp_path: Path) -> None:
     with contextlib.closing(ForkServer(tmp_path / "fork_server")) as server:
-        one = tell(server, tmp_path, "one", tmp_path)
-        os.kill(int(one["server"]), signal.SIGKILL)
-        two = tell(server, tmp_path, "two", tmp_path)
-    assert (one["forked"], two["forked"], two["task"]) == ("True", "False", "two")
-    assert int(two["server"]) == os.getpid()
+        first = tell(server, tmp_path, "one", tmp_path)
+        os.kill(int(first["server"]), signal.SIGKILL)
+        second = tell(server, tmp_path, "two", tmp_path)
+    assert (first["forked"], second["forked"], second["task"]) == ("True", "False", "two")
+    assert int(second["server"]) == os.getpid()
 
 
 def test_where_torch_cannot_be_imported_the_task_begins_by_itself_and_tells(tmp_path: Path) -> None:
