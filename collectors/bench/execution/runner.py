@@ -108,7 +108,8 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
         run.destination = DestinationLine(job.config, measured.run_id, print_line)
         run.destination.step()
     progress = Progress(len(job.plan), quiet=arguments.quiet)
-    server = ForkServer(run.folder / OF_OURSELVES / "fork_server")
+    # One for each environment that torch is imported in: a model's experiments alternate between them.
+    servers = {cached: ForkServer(run.folder / OF_OURSELVES / f"fork_server_{cached:d}") for cached in (False, True)}
     state = "failed"  # until its end is reached: whatever else ends it is no success
     try:
         end_as_interrupted()
@@ -118,7 +119,7 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
                 continue
             progress.begin(planned, job.settings)
             blamed: list[str] = []
-            measured.results.append(_measure_task(run, planned, job, server, blamed if arguments.minify else None))
+            measured.results.append(_measure_task(run, planned, job, servers, blamed if arguments.minify else None))
             progress.end(measured.results[-1], explain=arguments.explain)
             for line in blamed:
                 print_line(line)
@@ -127,7 +128,8 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
         measured.interrupted, state = True, "interrupted"
         progress.interrupt()
     finally:
-        server.close()
+        for server in servers.values():
+            server.close()
         clear(run.folder / OF_OURSELVES)
         run.end(state)
         measured.trouble = run.recording.trouble
@@ -135,7 +137,11 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
 
 
 def _measure_task(
-    run: BenchRunWriter, planned: PlannedTask, job: Job, server: ForkServer, blamed: list[str] | None
+    run: BenchRunWriter,
+    planned: PlannedTask,
+    job: Job,
+    servers: Mapping[bool, ForkServer],
+    blamed: list[str] | None,
 ) -> BenchMeasured:
     """Measure one task and record its result; where `blamed` is asked for, add the graphs that a failure is due to."""
     command = job.checkout.for_checkout(repeat_command(planned, job.settings, collector_command("bench")))
@@ -148,7 +154,8 @@ def _measure_task(
 
     task = Task(planned.experiment, planned.ref, settings)
 
-    second, forks = find_second_process(task), server if is_forkable(task) else None
+    second = find_second_process(task)
+    forks = servers[second is not None] if is_forkable(task) else None
 
     def environment(suffix: str = "") -> dict[str, str]:
         caches = CACHES_ON if second else {}  # no others: they outdo --inductor-config fx_graph_cache=False
