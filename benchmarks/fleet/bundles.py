@@ -8,20 +8,17 @@ of the run.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import resource
 import shutil
 import sqlite3
 import sys
 import tempfile
-import time
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 
 from benchmarks.common import Row, print_table
-from benchmarks.fleet.reopening import grow, write_notes
+from benchmarks.fleet.reopening import grow, time_beside_writer
 from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
 from compileboard.collectors.store.codec import pack_large, unpack_bytes
 from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
@@ -77,21 +74,7 @@ def measure(folder: Path, bundle: str, run_id: str, is_grown: bool) -> list[Row]
             board.execute("pragma foreign_keys = on")
             board.execute("delete from runs where id = ?", (run_id,))
         (other,) = board.execute("select id from runs where id <> ?", (run_id,)).fetchone()
-        is_over = multiprocessing.Event()
-        waits: multiprocessing.Queue[list[float]] = multiprocessing.Queue()
-        process = multiprocessing.Process(target=write_notes, args=(path, other, is_over, waits))
-        process.start()
-        time.sleep(1)
-        before, began_s = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-        (merged,) = merge_bundle(board, bundle)
-        took_s, after = time.monotonic() - began_s, resource.getrusage(resource.RUSAGE_SELF)
-        is_over.set()
-        waited = sorted(waits.get())
-        process.join()
-        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        p99_s = waited[int(0.99 * len(waited))]
-        text = f"{took_s:.1f} s, CPU {cpu_s:.1f} s; {len(waited)} writes, p99 {p99_s:.3f} s, longest {waited[-1]:.3f} s"
-        return [Row(f"merge_bundle: {merged.state}", text)]
+        return [time_beside_writer(path, other, "merge_bundle", lambda: list(merge_bundle(board, bundle)))]
 
 
 def main(arguments: list[str] | None = None) -> int:

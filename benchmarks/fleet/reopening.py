@@ -86,21 +86,26 @@ def measure(
     columns = "run_id, run_pub, rows_pub, rows_run_pub, rows_count, rows_us, published_us"
     board.execute(f"insert or replace into published_runs ({columns}) values (?, ?, 1, ?, 1, 0, 0)", (run_id, pub, pub))
     seal_run(board, run_id, now_us=2**60)
+    return time_beside_writer(path, other, reopen.__name__, lambda: reopen(board, run_id))
+
+
+def time_beside_writer(path: str, run_id: str, label: str, work: Callable[[], object]) -> Row:
+    """Return what work takes, and how long a second process waits that writes notes to a run meanwhile."""
     is_over = multiprocessing.Event()
     waits: multiprocessing.Queue[list[float]] = multiprocessing.Queue()
-    process = multiprocessing.Process(target=write_notes, args=(path, other, is_over, waits))
+    process = multiprocessing.Process(target=write_notes, args=(path, run_id, is_over, waits))
     process.start()
     time.sleep(1)
     before, began_s = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-    reopen(board, run_id)
+    work()
     took_s, after = time.monotonic() - began_s, resource.getrusage(resource.RUSAGE_SELF)
     is_over.set()
     waited = sorted(waits.get())
     process.join()
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    p99_s = statistics.quantiles(waited, n=100)[98]
+    p99_s = statistics.quantiles(waited, n=100, method="inclusive")[98]
     return Row(
-        reopen.__name__,
+        label,
         f"{took_s:.1f} s, CPU {cpu_s:.1f} s; {len(waited)} writes, p99 {p99_s:.3f} s, longest {waited[-1]:.3f} s",
     )
 

@@ -42,7 +42,7 @@ def takes_months(runs: RunFilter) -> bool:
 
 
 def bind_months(runs: RunFilter) -> dict[str, Any]:
-    """Make the values that MONTHS' names stand for: the first and the last month that a filter may take all days of."""
+    """Make the values of `months_sql`: the first and the last month that a filter may take all days of."""
     if not takes_months(runs):
         return {}
     first = 0 if runs.since_us is None else _step(runs.since_us - 1, 1)
