@@ -7,8 +7,11 @@ from contextlib import closing
 
 import click
 
-from compileboard.app.cli.common import board_option
+from compileboard.app.checks.sides import need_run
+from compileboard.app.cli.common import board_option, read_command_clock
+from compileboard.app.engines.store import open_store
 from compileboard.app.format import format_plural, format_time
+from compileboard.app.queries.page import FilterError
 from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
@@ -18,7 +21,6 @@ from compileboard.collectors.store.search_index import index_run
 from compileboard.command_line import Command, Group
 
 DAY_US = 86_400 * 1_000_000
-run_argument = click.argument("run", metavar="RUN", help="Run's ID.")
 
 
 @click.group(cls=Group, epilog="Exit codes: 0 done, 2 not done: no such run or database, or not to be restored.\n")
@@ -43,11 +45,15 @@ def list_deleted(db: str) -> None:
 
 
 @trash.command()
-@run_argument
+@click.argument("run", metavar="RUN", help="Run's ID or commit, its beginning, or latest.")
 @board_option
 def delete(run: str, db: str) -> int:
     """Delete a run."""
-    open_reader(db).close()  # says what is wrong with it
+    try:
+        with closing(open_store(db)) as store:
+            run = need_run(store, read_command_clock(), run).id
+    except FilterError as error:
+        return fail(str(error))
     with closing(open_writer(db, create=False)) as writer:
         if not delete_run(writer, run):
             return fail(f"there is no run {run[:80]!r}")
@@ -57,7 +63,7 @@ def delete(run: str, db: str) -> int:
 
 
 @trash.command()
-@run_argument
+@click.argument("run", metavar="RUN", help="Deleted run's ID.")
 @board_option
 def restore(run: str, db: str) -> int:
     """Restore a deleted run."""

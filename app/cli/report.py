@@ -33,8 +33,8 @@ has its own file:
 
   {suite}-{first day}-{last day}.html, with several configurations {suite}-{configuration}-…
 
-A file appears whole or not at all, also where two commands run at once; one of that name is replaced. Nothing is
-printed on success.
+A file appears whole or not at all, also where two commands run at once; one of that name is replaced. Each file's
+name is printed with its number of runs and bytes.
 
 Examples:
   %(prog)s --db /data/team.db --folder /srv/reports
@@ -62,7 +62,7 @@ written, 3 no suite has a run in these days.
     type=Choice(tuple(FORMATS)),
     help="Format to write; repeatable. Default: html.",
 )
-@click.option("--verbose", is_flag=True, help="Print which files were written.")
+@click.option("--verbose", is_flag=True, help="Print also which suites have no run in these days.")
 def report(db: str, last: str, **rest: Any) -> int:
     """Write a report of each suite's last days into a folder, with dated names."""
     arguments = SimpleNamespace(**rest)
@@ -140,8 +140,7 @@ def _write_one(
         except OSError as error:
             code = fail(describe_write_error(path, error), FAILED)
             continue
-        if arguments.verbose:
-            sys.stdout.write(f"{path}: {format_plural(suite_period.run_count, 'run')}, {os.path.getsize(path)} bytes\n")
+        sys.stdout.write(f"{path}: {format_plural(suite_period.run_count, 'run')}, {os.path.getsize(path)} bytes\n")
     return code
 
 

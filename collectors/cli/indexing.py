@@ -21,7 +21,7 @@ PrintLine = Callable[[str], None]
 
 @click.command(cls=Command)
 @db_option
-@click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID or its start. Default: all runs.")
+@click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID, its start, or latest. Default: all runs.")
 def index(db: str, runs: tuple[str, ...]) -> int:
     """Index runs for search: all, or those given. Indexed texts are skipped.
 

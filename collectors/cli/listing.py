@@ -59,7 +59,7 @@ def list_runs(db: str, limit: int, suite: str | None, tags: tuple[tuple[str, str
 
 
 @click.command(cls=Command)
-@click.argument("run", metavar="RUN", help="Run's ID, or as much of its start as is unique.")
+@click.argument("run", metavar="RUN", help="Run's ID, as much of its start as is unique, or latest.")
 @db_option
 def show(run: str, db: str) -> int:
     """Print one run's summary."""

@@ -197,7 +197,7 @@ def repro() -> None:
 
 @repro.command("list", cls=Command)
 @db_option
-@click.option("--run", "run_id", metavar="RUN", help="Only those of this run.")
+@click.option("--run", "run_id", metavar="RUN", help="Only those of this run: its ID, its start, or latest.")
 @click.option("--limit", type=Value(read_count), default=20, metavar="N", help="Most to list. Default: 20.")
 @json_option
 def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:

@@ -51,7 +51,7 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
 @click.command(cls=Command, epilog="Example: %(prog)s compileboard.db --server https://board.example.com\n")
 @server_options
 @click.option("--all", is_flag=True, expose_value=False, help="Send all that waits on this machine. The default.")
-@click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run, of what is named; repeatable.")
+@click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run, or latest; repeatable.")
 @click.option("--list", "is_list", is_flag=True, help="Print what waits, and send nothing.")
 @click.argument(
     "paths",
@@ -99,11 +99,15 @@ def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]
     """
     from compileboard.collectors.push.outbox import list_waiting
     from compileboard.collectors.push.target import check_server
+    from compileboard.collectors.terminal.run_summary import NEWEST
 
     context = click.get_current_context()
     given = {name: context.get_parameter_source(name) == ParameterSource.COMMANDLINE for name in values}
     server = check_server(values["server"]) if given["server"] else ""
-    waiting = [item for item in list_waiting(root) if not run_ids or item.run_id.startswith(run_ids)]
+    waiting = list_waiting(root)
+    newest = max((item.run_id for item in waiting), default=NEWEST)
+    begins = tuple(newest if run_id == NEWEST else run_id for run_id in run_ids)
+    waiting = [item for item in waiting if not begins or item.run_id.startswith(begins)]
     if run_ids and not waiting:
         raise ValueError(f"no run {' or '.join(run_ids)} waits; `push --list` prints what does")
     if server and not run_ids:

@@ -281,11 +281,28 @@ def read_alive_since_us() -> int:
     return time.time_ns() // 1000 - STALE_AFTER_S * 1_000_000
 
 
-def find_run(connection: sqlite3.Connection, given: str) -> str | None:
+NEWEST = "latest"
+
+
+def find_run(connection: sqlite3.Connection, given: str, source: str | None = None) -> str | None:
     """Return the run of that very id, else the only one whose id begins so; a ULID's letters may be small ones.
 
+    `latest` is the run that started last and has ended, else one that is running; with a `source`, only of those.
     Raises: ValueError if it fits several runs.
     """
+    if given == NEWEST:
+        row = connection.execute(
+            """
+            select id
+            from runs
+            where source <> 'trial'
+              and (:source is null or source = :source)
+            order by state = 'running' and heartbeat_us >= :alive_since_us, started_us desc, id desc
+            limit 1
+            """,
+            {"source": source, "alive_since_us": read_alive_since_us()},
+        ).fetchone()
+        return str(row["id"]) if row else None
     upper = given.upper()
     rows = connection.execute(
         """

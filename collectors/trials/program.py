@@ -18,7 +18,6 @@ from compileboard.collectors.trials.patches import CannotTry
 
 # Where torch writes, or what reads its log: of the recorded execution, not of the program.
 _LEFT_OUT = ("TORCH_TRACE", "TORCHINDUCTOR_CACHE_DIR", "TORCH_COMPILE_DEBUG_DIR")
-NEWEST = "latest"  # instead of an id: the newest recorded program
 _OF_A_RUN = "COMPILEBOARD_"
 
 
@@ -46,7 +45,7 @@ def load_program(
 
     Raises: CannotTry if there is no such run, or it cannot be run again here.
     """
-    run_id = _find_newest(connection) if given == NEWEST else find_run(connection, given)
+    run_id = find_run(connection, given, source="live")
     if run_id is None:
         raise CannotTry(f"there is no run {given!r}; `{collector_command('list')}` names them")
     row = connection.execute(
@@ -84,13 +83,6 @@ def load_program(
         recompile_count=row["recompile_count"],
         warnings=tuple(f"{name} was recorded without its value; it is as it is here" for name in withheld),
     )
-
-
-def _find_newest(connection: sqlite3.Connection) -> str | None:
-    row = connection.execute(
-        "select id from runs where source = 'live' order by started_us desc, id desc limit 1"
-    ).fetchone()
-    return str(row["id"]) if row else None
 
 
 def _check_command(run_id: str, source: str, argv: Sequence[str], *, given_by_person: bool) -> None:

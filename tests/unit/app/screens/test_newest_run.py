@@ -65,6 +65,19 @@ def test_latest_is_a_run_that_ended(store: sqlite3.Connection, database: Path, c
     assert '"ENDED"' in capsys.readouterr().out
 
 
+def test_latest_names_a_run_wherever_a_command_takes_one(
+    store: sqlite3.Connection, database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_bench_runs(store)
+    add_run(store, "TRIAL", source="trial", started_us=START_US + 3 * DAY_US)
+    checkpoint(store)
+    for words in (["show", "latest"], ["index", "latest"]):
+        assert collect([*words, "--db", str(database)]) == 0
+    assert collect(["repro", "list", "--run", "latest", "--db", str(database)]) == 0
+    assert main(["trash", "delete", "latest", "--db", str(database)]) == 0
+    assert "trash restore CHECKED" in capsys.readouterr().out
+
+
 def test_a_run_that_fell_silent_has_ended(open_engine: OpenEngine, store: sqlite3.Connection) -> None:
     add_run(store, "OLD", started_us=START_US)
     add_run(store, "SILENT", started_us=START_US + 1, state="running", heartbeat_us=SILENT_US)
