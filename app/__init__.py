@@ -29,7 +29,6 @@ def create_app(settings: Settings | None = None) -> Flask:
         login,
         metrics,
         navigation,
-        old_ids,
         request_log,
         responses,
         security,
@@ -77,7 +76,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     if proxy_count:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=proxy_count, x_proto=1)  # type: ignore[method-assign]
     app.url_map.strict_slashes = False
-    for part in (request_log, responses, security, access, db, errors, filters, navigation, assets, old_ids):
+    for part in (request_log, responses, security, access, db, errors, filters, navigation, assets):
         part.init_app(app)
     # One line a page or API.
     for blueprint in (

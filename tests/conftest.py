@@ -8,7 +8,7 @@ import shutil
 import signal
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,7 +45,7 @@ def _migrated() -> sqlite3.Connection:
     database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     atexit.register(database.close)
     database.row_factory = sqlite3.Row
-    assert _migrate(database) == DATABASE_VERSION
+    _migrate(database)
     return database
 
 
@@ -80,6 +80,25 @@ def _folder(item: pytest.Item) -> str:
 def workplace(tmp_path: Path) -> Workplace:
     """Make a folder with a database, a spool home and programs of its own."""
     return Workplace(tmp_path)
+
+
+@pytest.fixture
+def migrate_to_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Return a function that adds a step to the schema, as the next release would, in this process."""
+
+    def add_step(script: str) -> None:
+        folder = tmp_path / "next_schema"
+        shutil.copytree(migrations.FOLDER, folder, ignore=lambda _path, names: {n for n in names if n[-4:] != ".sql"})
+        (folder / "next.sql").write_text(script)
+        monkeypatch.setattr(migrations, "FOLDER", folder)
+        monkeypatch.setattr(migrations, "STEPS", (*migrations.STEPS, "next"))
+        for name, module in list(sys.modules.items()):
+            if name.startswith("compileboard.") and hasattr(module, "DATABASE_VERSION"):
+                monkeypatch.setattr(module, "DATABASE_VERSION", DATABASE_VERSION + 1)
+        _migrated.cache_clear()
+
+    yield add_step
+    _migrated.cache_clear()
 
 
 @pytest.fixture(scope="session")

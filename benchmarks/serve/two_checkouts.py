@@ -32,7 +32,7 @@ from benchmarks.common import (
 )
 
 CAPTURES = ROOT / "tests" / "data" / "captures"
-PAGES = ("/", "/runs", "/graph_breaks", "/recompiles", "/models", "/trends", "/findings", "/api/v1/runs")
+PAGES = ("/", "/runs", "/graph_breaks", "/recompiles", "/models", "/trends", "/incidents", "/api/v1/runs")
 MAKE_APP = """
 try:
     from compileboard.app import create_app

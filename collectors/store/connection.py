@@ -19,8 +19,9 @@ from compileboard.collectors.store.errors import (
 )
 from compileboard.collectors.store.sealed.address import BOARD, EXPECTED
 
-APPLICATION_ID = 0x43425244  # "CBRD": tells our files from other people's SQLite files
-DATABASE_VERSION = 13
+APPLICATION_ID = 0x43424F44  # "CBOD": tells our files from other people's SQLite files
+UNRELEASED_APPLICATION_ID = 0x43425244  # of builds before 0.2.0
+DATABASE_VERSION = 1
 BUSY_TIMEOUT_MS = 5_000
 SYNCHRONOUS = "full"  # nearly free at 100 rows a transaction or more
 CHECKPOINT_BUSY_TIMEOUT_MS = 100  # longer blocks the writer for as long as a reader reads
@@ -123,6 +124,17 @@ def describe_missing(name: str) -> str:
     return f"There is no database at {name}. `compileboard migrate --db {name}` makes an empty one."
 
 
+def describe_foreign(name: str, application_id: int) -> str:
+    """Describe whose SQLite file this is instead of ours, and what to do."""
+    if application_id == UNRELEASED_APPLICATION_ID:
+        return (
+            f"{name} was made by an unreleased build of CompileBoard, before 0.2.0; it cannot be migrated. "
+            "Import its logs and result files into a new database with `compileboard-collect import`, "
+            "or record its programs again."
+        )
+    return f"{name} is an SQLite database of another program, not CompileBoard's. Give another file."
+
+
 def _open_read_only(name: str) -> sqlite3.Connection:
     """Open read-only; on a disk that is read-only or full, WAL's side files cannot be made and must not be needed."""
     uri = Path(name).absolute().as_uri()
@@ -170,7 +182,7 @@ def _check_version(connection: sqlite3.Connection, name: str, *, allow_older: bo
     version = connection.execute("pragma user_version").fetchone()[0]
     empty = connection.execute("select count(*) from sqlite_schema").fetchone()[0] == 0
     if application_id != APPLICATION_ID and not empty:
-        raise NotAStore(f"{name} is an SQLite database of another program, not CompileBoard's. Give another --db FILE.")
+        raise NotAStore(describe_foreign(name, application_id))
     if version > DATABASE_VERSION:
         raise StoreTooNew(
             f"{name} has database version {version}; this CompileBoard knows versions up to {DATABASE_VERSION}. "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,14 +18,10 @@ from compileboard.collectors.store.connection import (
     open_writer,
     write_transaction,
 )
-from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
-from compileboard.collectors.store.ingest.stacks import grow_stacks
-from compileboard.collectors.store.publications import number_runs
-from compileboard.collectors.store.rollups.summaries import grow_summaries
-from compileboard.collectors.store.suggestions import renew_suggestions
 
 FOLDER = Path(__file__).parent
+STEPS = ("schema_1",)  # SQL files here, in order; DATABASE_VERSION is their number
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
@@ -95,39 +91,15 @@ def _version(connection: sqlite3.Connection) -> int:
 def _migrations() -> Any:
     from sqlite_utils.migrations import Migrations
 
-    steps = Migrations("compileboard")
-    # By name: the statements, then what has to be worked out of the rows there are.
-    files: dict[str, tuple[str, tuple[Callable[[sqlite3.Connection], object], ...]]] = {
-        "0001_first_schema": ("schema.sql", ()),
-        "0002_trace_logs": ("schema_2.sql", (grow_stacks,)),
-        "0003_timeline": ("schema_3.sql", ()),
-        "0004_benchmark_results": ("schema_4.sql", ()),
-        "0005_run_summaries": ("schema_5.sql", ()),
-        "0006_findings": ("schema_6.sql", ()),
-        "0007_rejects_failures_trash": ("schema_7.sql", ()),
-        "0008_content_ids": ("schema_8.sql", (give_content_ids, number_runs)),
-        "0009_incidents": ("schema_9.sql", (renew_suggestions,)),
-        "0010_repros": ("schema_10.sql", ()),
-        # Once, by the newest columns: a model with a wrong answer counts as failed since version 6.
-        "0011_export_and_ranks": ("schema_11.sql", (grow_summaries,)),
-        "0012_fleet": ("schema_12.sql", ()),
-        "0013_second_engine": ("schema_13.sql", ()),
-    }
-
-    def apply(database: Any, file_name: str, functions: tuple[Callable[[sqlite3.Connection], object], ...]) -> None:
-        for statement in read_statements(file_name):
-            database.conn.execute(statement)
-        for function in functions:
-            function(database.conn)
-
-    for name, (file_name, functions) in files.items():
-        steps(name=name)(partial(apply, file_name=file_name, functions=functions))
-    return steps
+    migrations = Migrations("compileboard")
+    for name in STEPS:
+        migrations(name=name)(partial(_apply_step, name=name))
+    return migrations
 
 
-def read_statements(file_name: str) -> Iterator[str]:
-    """Yield the statements of one of the schema's files."""
-    return split_statements((FOLDER / file_name).read_text(encoding="utf-8"))
+def _apply_step(database: Any, name: str) -> None:
+    for statement in split_statements((FOLDER / f"{name}.sql").read_text(encoding="utf-8")):
+        database.conn.execute(statement)
 
 
 def split_statements(script: str) -> Iterator[str]:

@@ -11,7 +11,6 @@ from typing import Annotated
 from compileboard.app.queries.fields import Count, EventTime, RunId, TimeUs
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.schema import one_of
-from compileboard.collectors.contract.fingerprints import format_id
 
 AUDIT_SQL = """
 select id, time_us, action, subject, detail, channel, actor, address, user_agent
@@ -62,7 +61,6 @@ from json_each(:ids) as wanted
 join tokens as t on t.id = wanted.value
 """
 GET_DELETED_SQL = "select deleted_us, expires_us from removed_runs where run_id = :run_id"
-NEW_ID_SQL = "select id from old_ids where kind = :kind and old_id = :old_id"
 
 CHANNELS = ("page", "api", "command", "server")
 
@@ -149,12 +147,6 @@ def can_be_restored(connection: sqlite3.Connection, run_id: str) -> bool:
     """Return whether a run was deleted within the last week."""
     row = connection.execute(GET_DELETED_SQL, {"run_id": run_id}).fetchone()
     return row is not None and row["expires_us"] is not None
-
-
-def find_new_id(connection: sqlite3.Connection, kind: str, old_id: int) -> str | None:
-    """Return the id of the break, cause or function that had a number before, None where none had it."""
-    row = connection.execute(NEW_ID_SQL, {"kind": kind, "old_id": old_id}).fetchone()
-    return format_id(row["id"]) if row else None
 
 
 def describe_absence(connection: sqlite3.Connection, run_id: str) -> str:

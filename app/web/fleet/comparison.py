@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
+from flask import Blueprint, Response, abort, render_template, request, url_for
 from werkzeug.wrappers import Response as WerkzeugResponse
 
 from compileboard.app.analysis.comparison.metrics import COMPARED, GROUPS
@@ -40,8 +40,6 @@ _WORDS: dict[str, Any] = {**TEMPLATE_WORDS, "groups": GROUPS}
 @blueprint.get("/compare")
 def index() -> str | WerkzeugResponse:
     """Compare two sides; without any, propose pairs."""
-    if "changes" in request.args:  # of old addresses: what did not change is always folded
-        return redirect(url_with(changes=None), 301)
     check_keys(request.args, PARAMETERS, noun="parameter")
     given = {key: request.args.get(key, "").strip() for key in PARAMETERS}
     is_chosen = bool(given["base"] or given["new"] or given["suite"])

@@ -160,38 +160,3 @@ def link_series(change: SeriesChange) -> list[tuple[str, str]]:
     if change.subject == "runs":
         links.append((f"Runs named {change.model[:60]}", url_for("runs.index", name=change.model)))
     return links
-
-
-# Addresses of before, when each change of a series was a finding of its own.
-_OLD_KEYS = ("suite", "model", "metric", "branch", "hardware", "run", "since", "until", "direction")
-
-
-@blueprint.get("/findings")
-@blueprint.get("/findings/<change_id>")
-def redirect_finding(change_id: str = "") -> Response:
-    """Redirect the address of a finding to its incident, and that of the list to incidents."""
-    return redirect(_find_new_address("", change_id), 301)
-
-
-@blueprint.get("/api/v1/findings")
-@blueprint.get("/api/v1/findings/<change_id>")
-def redirect_api_finding(change_id: str = "") -> Response:
-    """Redirect the API's address of a finding to its incident, and that of the list to incidents."""
-    return redirect(_find_new_address("/api/v1", change_id), 301)
-
-
-@blueprint.get("/findings.atom")
-def redirect_feed() -> Response:
-    """Redirect the feed of before to that of incidents."""
-    return redirect(url_for("feed.incidents"), 301)
-
-
-def _find_new_address(prefix: str, change_id: str) -> str:
-    if change_id:
-        of = find_incident_of(get_reader(), change_id)
-        if of is None:
-            _refuse(change_id)
-        anchor = "" if prefix else f"#change-{change_id}"
-        return prefix + url_for("incidents.show", incident_id=of) + anchor
-    given = {key: value for key in _OLD_KEYS if (value := request.args.get(key))}
-    return prefix + url_for("incidents.index", **(given | {"state": "any", "status": "any"} if given else {}))  # type: ignore[arg-type]

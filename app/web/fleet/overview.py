@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from flask import Blueprint, redirect, render_template, request, url_for
-from werkzeug.wrappers import Response
+from flask import Blueprint, render_template, request, url_for
 
 from compileboard.app.analysis.incidents import messages
 from compileboard.app.analysis.models.series import label_fields
@@ -22,7 +21,6 @@ from compileboard.app.web.fleet.incidents import link_comparison
 
 blueprint = Blueprint("overview", __name__)
 _PARAMETERS = (*FILTERS, "name", "last")
-_OF_TRENDS = ("axis", "definition", "baseline")  # once chosen here
 LEAST_POINTS = 3  # fewer are no trend
 MOST_OPTIONS = 100
 _COUNTS = (("30", "Last 30 runs"), ("90", "Last 90 runs"), ("365", "Last 365 runs"), ("all", "All runs"))
@@ -45,10 +43,8 @@ class ScopeChip:
 
 
 @blueprint.get("/")
-def index() -> str | Response:
+def index() -> str:
     """Show what is wrong, why, and where the numbers stand, of one suite and name if asked."""
-    if any(name in request.args for name in _OF_TRENDS):
-        return redirect(url_with(**dict.fromkeys(_OF_TRENDS)), 301)
     check_keys(request.args, _PARAMETERS)
     filters = read_overview_filters(request.args)
     screen = build_overview(get_store(), filters, get_clock(), get_settings().trend_runs)

@@ -22,6 +22,7 @@ from compileboard.collectors.store.connection import (
     APPLICATION_ID,
     DATABASE_VERSION,
     checkpoint,
+    describe_foreign,
     open_writer,
     write_transaction,
 )
@@ -225,8 +226,9 @@ def _check_kind(bundle: sqlite3.Connection, name: str) -> int:
 
     Raises: NotAStore if it is another program's, or has what no database of ours has; StoreTooNew.
     """
-    if bundle.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
-        raise NotAStore(f"{name} is an SQLite database of another program; expected a bundle of CompileBoard.")
+    application_id = bundle.execute("pragma application_id").fetchone()[0]
+    if application_id != APPLICATION_ID:
+        raise NotAStore(describe_foreign(name, application_id))
     version = int(bundle.execute("pragma user_version").fetchone()[0])
     if version > DATABASE_VERSION:
         raise StoreTooNew(

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoint, write_transaction
-from compileboard.collectors.store.content_ids import give_content_ids
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.maintenance.ownership import copy_owner
 from compileboard.collectors.store.publications import get_last_result_id, publish_removal, publish_run
@@ -32,12 +31,9 @@ from compileboard.collectors.store.sealed.rows import SealedRun, has_sealed_runs
 from compileboard.collectors.store.search_index import remove_run_words
 from compileboard.collectors.store.streams.rows import forget_run_streams
 from compileboard.collectors.store.streams.texts import drop_unused_texts, list_old_texts
-from compileboard.collectors.store.suggestions import renew_suggestions
 
 WEEK_US = 7 * 86_400 * 1_000_000
 REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew
-CONTENT_IDS_VERSION = 8  # what was deleted before it has numbers of a database for ids
-SUGGESTIONS_VERSION = 9  # what was recorded before has suggestions in other words
 STAYING = ("payloads",)  # until a run is deleted for good
 
 # Rows that runs share, and the small tables that tell first whether any run still points to one. Commits are of a
@@ -176,22 +172,15 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
                 f"run {run_id[:80]} is deleted for good: {path} is not there. It goes a week after the run "
                 f"was deleted; where the database was copied, copy {path.parent.name} too"
             )
-        with closing(_open_trash(path)) as trash, closing(sqlite3.connect(":memory:")) as copy:
+        with closing(_open_trash(path)) as trash:
             if not _is_whole(trash, run_id):
                 raise CannotRestore(f"{path} is damaged; put it back from a backup, and restore the run then")
             (version,) = trash.execute("pragma user_version").fetchone()
             if version > DATABASE_VERSION:
                 raise CannotRestore(f"run {run_id[:80]} was deleted by a newer CompileBoard; restore it with that one")
-            if version < CONTENT_IDS_VERSION:
-                trash.backup(copy)
-                copy.row_factory = sqlite3.Row
-                copy.execute("create table if not exists functions (id, file, name)")
-                give_content_ids(copy)
             _check_run_file(trash, database_path(connection))
             connection.execute("pragma defer_foreign_keys = on")
-            _Restoring(connection, copy if version < CONTENT_IDS_VERSION else trash).run()
-            if version < SUGGESTIONS_VERSION:
-                renew_suggestions(connection)
+            _Restoring(connection, trash).run()
             publish_run(connection, run_id)
         connection.execute("delete from removed_runs where run_id = :id", key)
     path.unlink(missing_ok=True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from compileboard.collectors.contract.events import CompileStarted, load_event
-from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.ingest.frames import Generation
 from compileboard.collectors.store.ingest.insert import InsertForId
 
 _DEEPEST = 500  # a program that recurses without end has no more to tell below
@@ -66,35 +63,3 @@ class StackIndex:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) and value else "<unknown>"
-
-
-def grow_stacks(connection: sqlite3.Connection) -> None:
-    """Make the trees of compiles that were recorded before there were any (database version 1)."""
-    index = StackIndex(connection)
-    starts = connection.execute(
-        """
-        select run_id, process_id, body
-        from events
-        where kind = 'compile_started'
-        order by process_id, sequence
-        """
-    )
-    generations: dict[str, Generation] = {}
-    for row in starts:
-        event = load_event(unpack(row["body"]))
-        if not isinstance(event, CompileStarted) or event.compile_id is None:
-            continue
-        generation = generations.setdefault(event.process_id, Generation())
-        generation.trace(event.compile_id, event.attempt)
-        connection.execute(
-            """
-            update compiles set stack_id = :stack_id
-            where process_id = :process_id and generation = :generation and compile_id = :compile_id
-            """,
-            {
-                "stack_id": index.find(row["run_id"], event.stack),
-                "process_id": event.process_id,
-                "generation": generation.number,
-                "compile_id": event.compile_id,
-            },
-        )

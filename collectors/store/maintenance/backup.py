@@ -43,7 +43,6 @@ from compileboard.collectors.store.sealed.rows import list_sealed_runs
 
 FORMAT = 1
 MANIFEST, DATABASE, TRASH, RUN_FILES = "manifest.json", "database.db", "trash", "runs"
-SEALED_VERSION = 13  # of the database; before there were no sealed runs
 COUNTED = ("runs", "events", "compiles", "results", "payloads", "incidents", "baselines", "audit")
 PAGES_AT_ONCE = 1024
 TRASH_TRIES = 5  # a run is restored, or deleted for good, between the snapshot and the copy of its file
@@ -196,13 +195,8 @@ def _copy_snapshot(database: str, partial: Path, progress: Progress) -> tuple[li
 
 def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> list[str]:
     """Copy the files of deleted runs that a snapshot knows of; return which of them are missing."""
-    version = int(reader.execute("pragma user_version").fetchone()[0])
-    if version < DATABASE_VERSION:  # the table had other names
-        reader.execute("select count(*) from sqlite_schema").fetchone()
-        paths = sorted(trash_path(database, "").parent.glob("*.db"))
-    else:
-        rows = reader.execute("select run_id from removed_runs where expires_us is not null order by run_id")
-        paths = [trash_path(database, row["run_id"]) for row in rows]
+    rows = reader.execute("select run_id from removed_runs where expires_us is not null order by run_id")
+    paths = [trash_path(database, row["run_id"]) for row in rows]
     missing = []
     for path in paths:
         try:
@@ -214,8 +208,7 @@ def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> list
 
 def _list_run_files(reader: sqlite3.Connection, trash: Path) -> dict[str, RunFile]:
     """List the files of sealed runs by their runs' ids, also of deleted ones."""
-    version = int(reader.execute("pragma user_version").fetchone()[0])
-    sealed = list_sealed_runs(reader) if version >= SEALED_VERSION else []
+    sealed = list_sealed_runs(reader)
     for path in trash.glob("*.db"):
         # One that is damaged, which `verify` names, or goes just now has no file that we could name.
         with suppress(sqlite3.DatabaseError), closing(_open_copy(path)) as deleted:

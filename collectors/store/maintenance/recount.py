@@ -10,9 +10,15 @@ import sqlite3
 from typing import Any, NamedTuple
 
 from compileboard.collectors.store.rollups.results import merge_results, read_measured
-from compileboard.collectors.store.rollups.summaries import NUMBERS, OF_SUITE_SQL, SET, SUITES_SQL, sum_up
+from compileboard.collectors.store.rollups.summaries import NUMBERS, OF_SUITE_SQL, SET, sum_up
 
 MOST_EXAMPLES = 5
+SUITES_SQL = """
+select distinct x.run_id, s.suite
+from results as x
+join series as s on s.id = x.series_id
+order by x.run_id, s.suite
+"""
 
 
 class Recount(NamedTuple):

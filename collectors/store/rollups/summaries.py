@@ -11,7 +11,6 @@ import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -290,12 +289,6 @@ join series as s on s.id = x.series_id
 where x.run_id = :run_id
   and s.suite = :suite
 """  # noqa: S608
-SUITES_SQL = """
-select distinct x.run_id, s.suite
-from results as x
-join series as s on s.id = x.series_id
-order by x.run_id, s.suite
-"""
 ADD = f"""
 insert into run_summaries ({", ".join(_ROW)})
 values ({", ".join(f":{name}" for name in _ROW)})
@@ -309,12 +302,6 @@ def write_summaries(connection: sqlite3.Connection, run_id: str, suites: Iterabl
         rows = merge_results(read_measured(connection.execute(OF_SUITE_SQL, key)))
         connection.execute("delete from run_summaries where run_id = :run_id and suite = :suite", key)
         connection.executemany(ADD, sum_up(run_id, rows))
-
-
-def grow_summaries(connection: sqlite3.Connection) -> None:
-    """Sum up every run of a database that was made before there was the table."""
-    for run_id, suites in groupby(connection.execute(SUITES_SQL).fetchall(), key=lambda row: str(row[0])):
-        write_summaries(connection, run_id, [str(row[1]) for row in suites])
 
 
 def sum_up(run_id: str, rows: list[ResultRow]) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from compileboard.collectors.store.errors import (
     StoreTooNew,
 )
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.migrations import migrate, split_statements
+from compileboard.collectors.store.migrations import migrate
 
 WRITER = """
 import sys
@@ -223,9 +223,3 @@ def test_a_text_packs_and_unpacks_and_damage_is_said() -> None:
     for damaged in (pack("a text")[:-8], pack("a text")[:3] + b"\xff\xff\xff"):
         with pytest.raises(ValueError, match="damaged"):
             unpack(damaged)
-
-
-def test_a_schema_that_breaks_off_is_refused() -> None:
-    assert len(list(split_statements("create table a (x);\n-- only\ncreate table b (y);\n"))) == 2
-    with pytest.raises(Exception, match="middle of a statement"):
-        list(split_statements("create table a (x"))

@@ -6,6 +6,7 @@ import re
 import shutil
 import sqlite3
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -24,9 +25,8 @@ from compileboard.collectors.store.connection import DATABASE_VERSION, open_read
 from compileboard.collectors.store.dashboard.annotations import annotate
 from compileboard.collectors.store.dashboard.trash import read_tables
 from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.migrations import FOLDER
-from compileboard.collectors.store.sealed.files import list_run_files, pack_run_file, unpack_run_file
-from compileboard.collectors.store.sealed.rows import IN_FILE, SealedRun, get_sealed_run, list_sealed_runs
+from compileboard.collectors.store.sealed.files import list_run_files
+from compileboard.collectors.store.sealed.rows import IN_FILE, get_sealed_run, list_sealed_runs
 from tests.unit.app.benched import RUNS
 from tests.unit.app.engines.sealed_runs import list_addresses, open_folder
 from tests.unit.store.sealed.sealed_board import NOW_US
@@ -133,31 +133,17 @@ def test_a_damaged_file_is_an_error_of_one_run(sealed: Path, tmp_path: Path) -> 
         assert folder.open_run(RUNS[2]).execute("select count(*) from results").fetchone()[0] > 5
 
 
-def test_a_file_of_an_older_version_is_read_in_this_one(sealed: Path, tmp_path: Path) -> None:
+def test_a_file_of_an_older_version_is_read_in_this_one(
+    sealed: Path, tmp_path: Path, migrate_to_next: Callable[[str], None]
+) -> None:
     board = Path(shutil.copytree(sealed.parent, tmp_path / "folder")) / "board.db"
+    migrate_to_next("alter table runs add column next_fact text not null default 'old';")
     with closing(open_writer(board)) as writer:
         run = get_sealed_run(writer, RUNS[0])
-        assert run is not None
-        old = tmp_path / "old.db"
-        unpack_run_file(str(board), run.file, old)
-        schema = (FOLDER / "schema_13.sql").read_text()
-        with closing(sqlite3.connect(old, isolation_level=None)) as file:
-            for index in re.findall(r"create index (\w+)", schema):
-                file.execute(f"drop index {index}")
-            for index in re.findall(r"drop index (\w+)", schema):
-                file.execute(f"create index {index} on runs (suite, name, started_us)")
-            for table, column in re.findall(r"alter table (\w+) add column (\w+)", schema):
-                file.execute(f"alter table {table} drop column {column}")
-            for table in re.findall(r"create table (\w+)", schema):
-                file.execute(f"drop table {table}")
-            file.execute("delete from _sqlite_migrations where name like '0013%'")
-            file.execute("pragma user_version = 12")
-        packed = pack_run_file(str(board), old, run.file.name)
-        with closing(
-            RunFiles(str(board), str(tmp_path / "cache")).open(SealedRun(RUNS[0], packed, True))
-        ) as connection:
-            assert connection.execute("pragma main.user_version").fetchone()[0] == DATABASE_VERSION
-            assert connection.execute("select count(*) from results").fetchone()[0] > 5
+    assert run is not None
+    with closing(RunFiles(str(board), str(tmp_path / "cache")).open(run)) as connection:
+        assert connection.execute("pragma main.user_version").fetchone()[0] == DATABASE_VERSION + 1
+        assert connection.execute("select count(*) from results").fetchone()[0] > 5
 
 
 def test_search_reads_the_newest_files_and_tells_how_many_it_did_not(

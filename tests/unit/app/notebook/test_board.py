@@ -171,7 +171,7 @@ def test_what_is_no_database_is_refused_at_once(tmp_path: Path, database: Path) 
     with pytest.raises(NotAStore, match=r"text.db is not a CompileBoard database"):
         compileboard.open(tmp_path / "text.db")
     with closing(sqlite3.connect(database)) as connection:
-        connection.execute("pragma user_version = 3")
+        connection.execute("pragma user_version = 0")
     with pytest.raises(StoreNeedsMigration, match=r"Run `compileboard migrate --db .*`"):
         compileboard.open(database)
 

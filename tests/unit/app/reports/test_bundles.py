@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import lzma
 import shutil
 import sqlite3
 import time
@@ -21,7 +20,7 @@ from compileboard.app.server import create_app
 from compileboard.app.settings import Settings
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.codec import measure_unpacked, pack, pack_large
-from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.connection import UNRELEASED_APPLICATION_ID, open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.migrations import migrate
 from tests.unit.app.seed import add_run
@@ -150,6 +149,10 @@ def become_newer(store: sqlite3.Connection) -> None:
     store.execute("pragma user_version = 99")
 
 
+def become_unreleased(store: sqlite3.Connection) -> None:
+    store.execute(f"pragma application_id = {UNRELEASED_APPLICATION_ID}")
+
+
 def become_another(store: sqlite3.Connection) -> None:
     store.execute("pragma application_id = 7")
 
@@ -166,7 +169,8 @@ def become_another(store: sqlite3.Connection) -> None:
         (add_text, "hostile.db has a text of 268,435,456 bytes or more; it is refused."),
         (point_nowhere, "is damaged or cut off; send it again, or export it anew."),
         (become_newer, "has database version 99; this CompileBoard knows versions up to"),
-        (become_another, "is an SQLite database of another program; expected a bundle of CompileBoard."),
+        (become_another, "is an SQLite database of another program, not CompileBoard's."),
+        (become_unreleased, "was made by an unreleased build of CompileBoard"),
     ],
 )
 def test_a_hostile_file_is_refused_and_changes_nothing(
@@ -195,18 +199,15 @@ def test_a_file_that_breaks_off_is_refused(bundle: Path, tmp_path: Path, capsys:
         assert size == 16 or "cut.db is damaged or cut off; send it again, or export it anew." in error, (size, error)
 
 
-def test_a_file_of_an_older_version_is_taken_as_its_migrated_self(tmp_path: Path) -> None:
-    packed = Path(__file__).parents[3] / "data" / "schema_7" / "team.db.xz"
-    old, migrated = tmp_path / "old.db", tmp_path / "migrated.db"
-    for path in (old, migrated):
-        path.write_bytes(lzma.decompress(packed.read_bytes()))
-    before = old.read_bytes()
-    migrate(migrated)
-    assert collect(["import", str(old), "--db", str(tmp_path / "team.db")]) == 0
-    assert old.read_bytes() == before
-    app = create_app()
-    run_id = find_id(migrated, "torch2.11-cuda-zoo_graph_breaks")
-    assert read_api(serve(app, tmp_path / "team.db"), run_id) == read_api(serve(app, migrated), run_id)
+def test_a_file_of_an_older_version_is_taken_as_its_migrated_self(
+    bundle: Path, tmp_path: Path, migrate_to_next: Callable[[str], None]
+) -> None:
+    run_id, before = find_id(bundle), bundle.read_bytes()
+    migrate_to_next("alter table runs add column next_fact text not null default 'old';")
+    assert collect(["import", str(bundle), "--db", str(tmp_path / "team.db")]) == 0
+    assert bundle.read_bytes() == before
+    with closing(sqlite3.connect(tmp_path / "team.db")) as team:
+        assert team.execute("select id, next_fact from runs").fetchall() == [(run_id, "old")]
 
 
 def test_a_file_that_was_uploaded_is_called_by_its_own_name(bundle: Path, tmp_path: Path, capsys) -> None:

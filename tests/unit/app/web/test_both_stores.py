@@ -35,7 +35,7 @@ pytestmark = pytest.mark.clickhouse
 
 # Of the server, or of words alone: nothing of it crosses runs. Search has a test of its own.
 NOT_ACROSS = re.compile(
-    r"/(static|login|imports|search|healthz|readyz|metrics)\b|.*/findings|/api/v1/(imports.*|search|openapi.json)?$"
+    r"/(static|login|imports|search|healthz|readyz|metrics)\b|/api/v1/(imports.*|search|openapi.json)?$"
 )
 MORE = (
     *("runs?limit=20", "runs?q=bert&sort=compiles", "overview", "overview?suite=captures", "matrix"),

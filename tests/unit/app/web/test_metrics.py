@@ -117,7 +117,7 @@ def test_a_server_is_ready_while_incidents_are_updated(client: FlaskClient, data
         }
 
 
-@pytest.mark.parametrize(("version", "reason"), [(3, "older than this server"), (999, "newer than this server")])
+@pytest.mark.parametrize(("version", "reason"), [(0, "older than this server"), (999, "newer than this server")])
 def test_another_version_is_not_ready(
     client: FlaskClient, store: sqlite3.Connection, version: int, reason: str
 ) -> None:

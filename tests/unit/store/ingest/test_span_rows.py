@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.migrations import read_statements
 from tests.unit.app.explored import explore
 
 TOTALS = "select * from span_totals order by lane_id, name_id"
@@ -37,16 +36,3 @@ def test_exclusive_times_add_up_to_the_outermost_spans(store: sqlite3.Connection
     summed = store.execute("select sum(exclusive_us), sum(span_count) from span_totals").fetchone()
     outermost = store.execute("select sum(duration_us) from spans where depth = 0").fetchone()[0]
     assert tuple(summed) == (outermost, store.execute("select count(*) from spans").fetchone()[0])
-
-
-def test_the_step_sums_older_spans_as_ingest_sums_new_ones(store: sqlite3.Connection) -> None:
-    totals = [tuple(row) for row in store.execute(TOTALS)]
-    fill = [sql for sql in read_statements("schema_3.sql") if "insert into span_totals" in sql or "update " in sql]
-    store.execute("begin")
-    store.execute("delete from span_totals")
-    for sql in fill:
-        store.execute(sql)
-    summed = [tuple(row) for row in store.execute(TOTALS)]
-    store.execute("rollback")
-    assert summed == totals
-    assert len(totals) > 50

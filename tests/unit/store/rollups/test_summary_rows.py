@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,8 +16,7 @@ from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.rollups.results import COLUMNS, merge_results, read_measured
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, NUMBERS, grow_summaries, summarize
-from tests.tools.make_db import DATA
+from compileboard.collectors.store.rollups.summaries import DEFINITIONS, NUMBERS, summarize
 from tests.unit.app.benched import ACCURACY, MLP, RUNS, add_results, bench_suite, measure
 
 
@@ -68,30 +66,6 @@ def test_a_result_that_comes_later_is_counted_and_a_deleted_run_leaves_nothing(s
 def test_what_is_no_headline_result_makes_no_summary(store: sqlite3.Connection) -> None:
     add_results(store, "RUN", measure(experiment="coverage", backend="eager", values={"pct_ops": 1.0}, repeats={}))
     assert read_kept(store) == []
-
-
-def test_a_database_of_before_gets_the_same(store: sqlite3.Connection) -> None:
-    bench_suite(store)
-    summaries = read_kept(store)
-    store.execute("delete from run_summaries")
-    grow_summaries(store)
-    assert len(summaries) == 9
-    assert read_kept(store) == summaries
-
-
-def test_a_database_of_version_7_keeps_its_results_and_has_none_of_the_newer_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    path.write_bytes(lzma.decompress((DATA / "schema_7" / "team.db.xz").read_bytes()))
-    read = "select * from {} order by run_id, definition, suite, backend, dynamic, world_size, mode, dtype, hardware"
-    with closing(sqlite3.connect(path)) as before:
-        summaries = before.execute(read.format("run_summaries")).fetchall()
-        results = before.execute("select count(*), sum(speedup), sum(graph_breaks) from results").fetchone()
-    migrate(path)
-    with closing(sqlite3.connect(path)) as after:
-        rows = after.execute(read.format("run_summaries")).fetchall()
-        assert after.execute("select count(*), sum(speedup), sum(graph_breaks) from results").fetchone() == results
-    assert rows == [(*row, None, None, None, None) for row in summaries]
-    assert len(rows) == 63
 
 
 def test_an_exports_pass_rate_asks_for_no_speedup(store: sqlite3.Connection) -> None:

@@ -17,7 +17,6 @@ from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.contract.events import CompileStarted, ProcessStarted, RunEnded, RunStarted
 from compileboard.collectors.pipeline.log_loader import LoadOptions
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.migrations import read_statements
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.tools.make_db import DATA
 from tests.unit.app.engines.published import OpenEngine
@@ -101,20 +100,6 @@ def test_code_that_came_from_a_saved_package_is_no_unfinished_compile(
     assert _read_run(client, rows[0]["run_id"])["problems"] == []
     page = client.get(f"/runs/{rows[0]['run_id']}?tab=compiles&ending=loaded").text
     assert "loaded" in page and "not finished" not in page
-
-
-def test_saved_code_that_was_recorded_as_unfinished_is_loaded_after_the_migration(
-    database: Path, store: sqlite3.Connection, cut_run: str, tmp_path: Path
-) -> None:
-    log = lzma.decompress((DATA / "trace" / "torch2.13-precompile.log.xz").read_bytes())
-    (tmp_path / "second.log").write_bytes(log)
-    import_paths([str(tmp_path / "second.log")], str(database), LoadOptions(name="p"), print_line=lambda _line: None)
-    outcomes = store.execute("select id, outcome from compiles order by id").fetchall()
-    assert {row["outcome"] for row in outcomes} >= {"loaded", "started"}
-    store.execute("update compiles set outcome = 'started' where outcome = 'loaded'")
-    (mend,) = [sql for sql in read_statements("schema_13.sql") if "update compiles" in sql]
-    store.execute(mend)
-    assert store.execute("select id, outcome from compiles order by id").fetchall() == outcomes
 
 
 def test_killed_run_draws_no_chart_of_compiles_without_a_time(client: FlaskClient, store: sqlite3.Connection) -> None:

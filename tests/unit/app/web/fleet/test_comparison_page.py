@@ -94,8 +94,6 @@ def test_the_address_chooses_metrics_models_and_order(client: FlaskClient, suite
     assert ">GPT2x4<" in graphs
     assert ">Breaky</a><span" not in graphs
     assert ">Breaky</a><span" in unchanged
-    old = client.get(f"{suite}&changes=1")
-    assert (old.status_code, "changes" in old.headers["Location"]) == (301, False)
     slowest = text_of(client, f"{suite}&metric=speedup&sort=speedup.asc")
     rows = re.findall(r'<td class="brief"><a href="/models/(\w+)\?', slowest)
     assert rows[0] == "Bert4"

@@ -147,22 +147,10 @@ def test_the_chart_has_the_series_its_levels_and_the_range(client: FlaskClient, 
 
 
 @pytest.mark.usefixtures("stored")
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("/findings", "/incidents"),
-        ("/findings?model=Breaky&handling=open", "/incidents?model=Breaky&state=any&status=any"),
-        ("/findings/suite", f"/incidents/{ONE}#change-suite"),
-        ("/incidents/suite", f"/incidents/{ONE}#change-suite"),
-        ("/api/v1/findings/suite", f"/api/v1/incidents/{ONE}"),
-        ("/findings.atom", "/incidents.atom"),
-    ],
-)
-def test_old_addresses_lead_to_incidents(client: FlaskClient, old: str, new: str) -> None:
-    answer = client.get(old)
-    assert (answer.status_code, answer.location) == (301, new)
-    assert client.get(new).status_code == 200
-    assert client.get("/findings/odd").status_code == 404
+def test_a_change_leads_to_its_incident(client: FlaskClient) -> None:
+    answer = client.get("/incidents/suite")
+    assert (answer.status_code, answer.location) == (301, f"/incidents/{ONE}#change-suite")
+    assert client.get("/incidents/odd").status_code == 404
 
 
 @pytest.mark.usefixtures("stored")

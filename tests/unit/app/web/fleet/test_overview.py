@@ -245,12 +245,6 @@ def test_the_first_screen_needs_no_chart_library_and_no_select(recorded_client: 
     assert len(gzip.compress(text.encode())) < 150_000
 
 
-def test_what_trends_took_over_is_led_to(client: FlaskClient, store: sqlite3.Connection) -> None:
-    add_run(store, "R1", suite="a")
-    answer = client.get("/?suite=a&axis=commit&definition=hud&baseline=x")
-    assert (answer.status_code, answer.location) == (301, "/?suite=a")
-
-
 def test_programs_that_win_most_come_first_and_lead_to_their_fixes(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
