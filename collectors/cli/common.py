@@ -166,7 +166,10 @@ def print_recovery(report: RecoveryReport) -> None:
         events = "1 event" if report.event_count == 1 else f"{report.event_count} events"
         print_message(f"picked up {events} not recorded so far, of {', '.join(report.run_ids)}")
     for problem in report.problems:
-        print_message(f"still waiting to be recorded: {problem}")
+        retry = collector_command("retry", "--db", "FILE")
+        print_message(
+            f"still waiting to be recorded: {problem} Each command tries again; `{retry}` records it elsewhere"
+        )
     for problem in report.set_aside:
         print_message(
             f"set aside, because it cannot be recorded: {problem}; `{collector_command('retry')}` tries again"

@@ -30,7 +30,7 @@ from compileboard.collectors.push.refusals import explain as explain_refusal
 from compileboard.collectors.push.target import Target, TargetError
 from compileboard.collectors.runs.facts import gpu_facts
 from compileboard.collectors.runs.opening import joined_run_id
-from compileboard.collectors.spool.folders import list_set_aside, new_run_id, spool_root
+from compileboard.collectors.spool.folders import list_unrecorded, new_run_id, spool_root
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreError, StoreMissing
 from compileboard.collectors.terminal import command_hints
@@ -187,7 +187,7 @@ def examine(database: str, destination: list[Check] | None = None) -> list[Check
         *_gpu_checks(environment),
         *(_database_checks(database) if destination is None else destination),
         spool_check(spool_root(environment)),
-        *set_aside_checks(environment),
+        *unrecorded_checks(environment),
         *environment_checks(environment),
         *LIMITS,
     ]
@@ -325,15 +325,15 @@ def spool_check(root: Path) -> Check:
     return Check("ok", "spool", f"{root}{runs}")
 
 
-def set_aside_checks(environment: Mapping[str, str]) -> list[Check]:
+def unrecorded_checks(environment: Mapping[str, str]) -> list[Check]:
     """Name the runs that could not be recorded."""
     return [
         Check(
             "note",
-            "set aside",
+            spool.state,
             f"{spool.name}: {spool.reason}; `{command_hints.collector_command('retry', spool.name)}` tries again",
         )
-        for spool in list_set_aside(environment)
+        for spool in list_unrecorded(environment)
     ]
 
 

@@ -14,7 +14,7 @@ import click
 
 from compileboard.collectors.cli.common import db_option, pick_up, print_message
 from compileboard.collectors.decode.values import clean
-from compileboard.collectors.spool.folders import list_set_aside
+from compileboard.collectors.spool.folders import list_unrecorded
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.run_summary import (
@@ -49,11 +49,12 @@ GAP = "  "
 )
 def list_runs(db: str, limit: int, suite: str | None, tags: tuple[tuple[str, str | None], ...]) -> None:
     """List the newest runs of a database."""
+    earlier = list_unrecorded(os.environ)
     pick_up()
-    for spool in list_set_aside(os.environ):
-        print_message(
-            f"set aside: {spool.name}: {spool.reason}; `{collector_command('retry', spool.name)}` tries again"
-        )
+    for spool in list_unrecorded(os.environ):
+        if spool in earlier:  # the others were reported just now
+            retry = collector_command("retry", spool.name)
+            print_message(f"{spool.state}: {spool.name}: {spool.reason}; `{retry}` tries again")
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(list_text(db, limit, suite=suite, tags=tags, columns=columns))
 

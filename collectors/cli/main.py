@@ -28,7 +28,7 @@ COMMANDS = {
         "Measure models eager and compiled: speedup, accuracy, compile time, memory, breaks, recompiles.",
     ),
     "ci": Entry("ci:ci", "Measure a pull request's checkout and its base, in GitHub Actions."),
-    "retry": Entry("retry:retry", "Record runs that were set aside because they could not be recorded."),
+    "retry": Entry("retry:retry", "Record runs that could not be recorded, into another database if one is given."),
     "list": Entry("listing:list_runs", "List the newest runs of a database."),
     "show": Entry("listing:show", "Print one run's summary."),
     "repro": Entry("repro:repro", "Work on a graph that failed: run it again, make it smaller, name the cause."),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 @click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID or its start. Default: all.")
 def retry(db: str | None, runs: tuple[str, ...]) -> int:
-    """Record runs that were set aside because they could not be recorded, all or those given.
+    """Record runs that could not be recorded, all or those given.
 
     `list` and `doctor` name them with the reason.
     """
@@ -41,7 +41,7 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
 
     chosen = put_back(os.environ, list(runs), db)
     if not chosen:
-        print_message("no run was set aside")
+        print_message("no run waits to be recorded")
         return DONE
     report = pick_up_spools()
     print_recovery(report)

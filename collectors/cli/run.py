@@ -100,8 +100,10 @@ def run(
 
     The program's output, exit code and exceptions stay as they are.
     """
-    from compileboard.collectors.runs.program import CannotRun, check_program, end_like
+    from compileboard.collectors.runs.program import CannotRun, check_program, end_like, hold_closed_streams
 
+    with unhindered("closed standard streams may not stay closed"):
+        hold_closed_streams()
     if not command:
         print_message(f"no command to run; write it after `--`: {collector_command('run', then='-- python train.py')}")
         return REFUSED

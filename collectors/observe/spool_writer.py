@@ -33,6 +33,17 @@ def _plain(value: Any) -> Any:
 _ENCODER = json.JSONEncoder(default=_plain, separators=(",", ":"))  # json.dumps makes a new one each time
 
 
+def open_apart(path: str, flags: int) -> int:
+    """Open a file of ours; it never takes the number of stdin, stdout or stderr that the program has closed."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
+
+
 class Spool:
     """Append records under this process's identity, which is made anew after every fork."""
 
@@ -157,7 +168,7 @@ class Spool:
         path = os.path.join(self.folder, f"{self.process_id}{part}{RECORDS_SUFFIX}")
         if not os.path.isdir(self.folder):
             self._make_folder()
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._descriptor = open_apart(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         status = os.fstat(self._descriptor)
         self._file = (status.st_dev, status.st_ino)
         # Held until the process is gone, however it goes: so a recorder knows that nothing more will come.

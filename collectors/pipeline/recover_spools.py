@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME, RECORDS_SUFFIX
 from compileboard.collectors.decode.values import clean_text
-from compileboard.collectors.spool.folders import set_aside, spool_root
+from compileboard.collectors.spool.folders import note_reason, set_aside, spool_root
 from compileboard.collectors.spool.lock import SpoolLock, writers_alive
 from compileboard.collectors.spool.manifest import read_manifest
 from compileboard.collectors.store.errors import StoreBusy, describe_error, may_pass
@@ -25,7 +25,7 @@ class RecoveryReport:
 
     run_ids: list[str] = field(default_factory=list)
     event_count: int = 0
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # each is reported once, until it changes or `retry` is called
     set_aside: list[str] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)  # databases that another program holds
 
@@ -83,6 +83,9 @@ def _try(folder: Path, report: RecoveryReport) -> None:
         if not folder.exists():  # its own recorder has just finished it
             return
         if may_pass(error):
+            with suppress(OSError):
+                if not note_reason(folder, describe_error(error)):
+                    return  # an earlier command reported it
             report.problems.append(f"{name}: {describe_error(error)}")
             return
         reason = describe_error(error)

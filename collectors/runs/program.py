@@ -97,6 +97,18 @@ class CannotRun(Exception):
         self.exit_code = exit_code
 
 
+def hold_closed_streams() -> None:
+    """Open the null device where stdin, stdout or stderr is closed, so that no file of ours takes its number.
+
+    The program finds them closed, as we did: what Python opens is closed in a child. SQLite would fill them for good.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def check_program(command: list[str], environment: Mapping[str, str]) -> None:
     """Find the program as exec will, before a run is made of it.
 

@@ -41,11 +41,12 @@ def new_run_id(now_ms: int | None = None, lowest: int | None = None) -> str:
 
 
 REASON = "reason.txt"
+SET_ASIDE = "set-aside"
 
 
 @dataclass(frozen=True)
-class SetAsideSpool:
-    """A spool that was set aside, and why."""
+class UnrecordedSpool:
+    """A spool that could not be recorded, and why."""
 
     folder: Path
     reason: str
@@ -55,10 +56,15 @@ class SetAsideSpool:
         """Return what `retry` calls it."""
         return clean_text(self.folder.name)
 
+    @property
+    def state(self) -> str:
+        """Return `set aside` if only `retry` tries again, `waiting` if each command does."""
+        return "set aside" if self.folder.parent.name == SET_ASIDE else "waiting"
+
 
 def aside_root(environment: Mapping[str, str]) -> Path:
     """Return the folder of what was set aside."""
-    return home(environment) / "set-aside"
+    return home(environment) / SET_ASIDE
 
 
 def set_aside(folder: Path, reason: str) -> Path:
@@ -66,12 +72,23 @@ def set_aside(folder: Path, reason: str) -> Path:
 
     Raises: OSError if it cannot be moved.
     """
-    root = folder.parent.parent / "set-aside"
+    root = folder.parent.parent / SET_ASIDE
     root.mkdir(mode=0o700, exist_ok=True)
     moved = _free(root / folder.name)
     folder.rename(moved)
-    (moved / REASON).write_text(clean_text(reason) + "\n", encoding="utf-8")
+    note_reason(moved, reason)
     return moved
+
+
+def note_reason(folder: Path, reason: str) -> bool:
+    """Write why a spool could not be recorded into it; return False if it says so already.
+
+    Raises: OSError.
+    """
+    if _read_reason(folder) == clean_text(reason):
+        return False
+    (folder / REASON).write_text(clean_text(reason) + "\n", encoding="utf-8")
+    return True
 
 
 def _free(path: Path) -> Path:
@@ -83,38 +100,37 @@ def _free(path: Path) -> Path:
     return free
 
 
-def list_set_aside(environment: Mapping[str, str]) -> list[SetAsideSpool]:
-    """List what was set aside; nothing where there is no such folder."""
-    try:
-        return [
-            SetAsideSpool(path, _reason(path)) for path in sorted(aside_root(environment).iterdir()) if path.is_dir()
-        ]
-    except OSError:
-        return []
+def list_unrecorded(environment: Mapping[str, str]) -> list[UnrecordedSpool]:
+    """List the spools that could not be recorded: what was set aside, and what still waits after a command tried."""
+    paths = [path for path in aside_root(environment).glob("*") if path.is_dir()]
+    paths += [path.parent for path in spool_root(environment).glob(f"*/{REASON}")]
+    return [UnrecordedSpool(path, _read_reason(path) or "not recorded why") for path in sorted(paths)]
 
 
-def _reason(folder: Path) -> str:
+def _read_reason(folder: Path) -> str | None:
     try:
         return (folder / REASON).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
-        return "not recorded why"
+        return None
 
 
-def put_back(environment: Mapping[str, str], names: list[str], database: str | None) -> list[SetAsideSpool]:
-    """Restore spools, all or the named ones, for another database if one is given; return them.
+def put_back(environment: Mapping[str, str], names: list[str], database: str | None) -> list[UnrecordedSpool]:
+    """Restore spools that could not be recorded, all or the named ones, for another database if one is given.
 
-    Raises: ValueError if nothing has a name, or its run is to go into another database and is not described.
+    Returns them. Raises: ValueError if nothing has a name, or its run is to go into another database and is not
+    described.
     """
-    waiting = list_set_aside(environment)
+    waiting = list_unrecorded(environment)
     chosen = [spool for spool in waiting if not names or any(spool.name.startswith(name) for name in names)]
     if unknown := [name for name in names if not any(spool.name.startswith(name) for spool in waiting)]:
         known = ", ".join(spool.name for spool in waiting) or "nothing"
-        raise ValueError(f"no run {unknown[0]!r} was set aside; set aside: {known}")
+        raise ValueError(f"no run {unknown[0]!r} waits or was set aside; there is: {known}")
     root = spool_root(environment)
     root.mkdir(parents=True, mode=0o700, exist_ok=True)
     for spool in chosen:
         if database is not None:
             replace(read_manifest(spool.folder), database=os.path.abspath(database), server="").write(spool.folder)
         (spool.folder / REASON).unlink(missing_ok=True)
-        spool.folder.rename(_free(root / spool.folder.name))
+        if spool.state == "set aside":
+            spool.folder.rename(_free(root / spool.folder.name))
     return chosen

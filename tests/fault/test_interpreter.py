@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -32,11 +33,15 @@ THEIRS = {
 }
 
 
-def same(workplace: Workplace, *command: Any, **rest: Any) -> Any:
-    plain = workplace.plain(*command, **rest)
+def run_command(workplace: Workplace) -> list[Any]:
     # -I: the environment under test is the program's; our own interpreter stays out of it.
-    ours = [sys.executable, "-I", "-c", MAIN, "run", "--quiet", "--db", workplace.database, "--"]
-    done = workplace.plain(*ours, *program(command), **rest)
+    return [sys.executable, "-I", "-c", MAIN, "run", "--quiet", "--db", workplace.database, "--"]
+
+
+def same(workplace: Workplace, *command: Any, shell: Sequence[str] = (), **rest: Any) -> Any:
+    """Run a command with and without us, each as arguments of `shell`, and compare what it gives."""
+    plain = workplace.plain(*shell, *program(command), **rest)
+    done = workplace.plain(*shell, *run_command(workplace), *program(command), **rest)
     assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
     return plain
 
@@ -113,3 +118,34 @@ def test_a_spool_that_cannot_be_written_is_no_matter_of_the_program(workplace: W
     text = "import os; os.environ['COMPILEBOARD_SPOOL'] = '/proc/nothing'; import torch._dynamo; print('went on')"
     done = workplace.run(sys.executable, "-c", text, env=env, options=("--quiet",))
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_stay_closed(workplace: Workplace, closed: str) -> None:
+    text = "import os; os.environ['OUT'] = ' '.join(os.listdir('/proc/self/fd')); os.mkdir(os.environ['OUT'])"
+    path = workplace.write(text)
+    shell = ["bash", "-c", f'"$@" {closed}', "bash"]
+    workplace.plain(*shell, *program((path,)))
+    (plain,) = workplace.folder.glob("[0-9]*")
+    plain.rmdir()
+    workplace.plain(*shell, *run_command(workplace), *program((path,)))
+    assert list(workplace.folder.glob("[0-9]*")) == [plain]
+
+
+def test_a_deleted_folder_adds_no_line(workplace: Workplace) -> None:
+    gone = workplace.folder / "gone"
+    gone.mkdir()
+    path = workplace.write("import os; os.getcwd()")
+    shell = ["bash", "-c", 'cd gone; rmdir "$PWD"; "$@"; mkdir ../gone', "bash"]
+    assert "FileNotFoundError" in same(workplace, path, shell=shell).stderr
+
+
+@pytest.mark.torch
+def test_a_spool_takes_no_number_of_a_closed_stream(workplace: Workplace) -> None:
+    path = workplace.write(
+        "import os, torch, torch._dynamo\ntorch.compile(torch.sin, backend='eager')(torch.ones(2))\n"
+        "os.mkdir(str(os.open(os.devnull, os.O_RDONLY)))"
+    )
+    done = workplace.plain("bash", "-c", '"$@" <&-', "bash", *run_command(workplace), *program((path,)))
+    assert done.returncode == 0 and (workplace.folder / "0").exists(), done.stderr
+    assert workplace.only_run()["compile_count"] == 1

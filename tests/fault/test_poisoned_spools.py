@@ -102,7 +102,23 @@ def test_what_was_set_aside_is_named_by_list_and_doctor_and_recorded_by_retry(wo
     assert (done.returncode, "picked up" in done.stderr) == (0, True)
     assert good_lines(workplace) == GOOD
     assert "set aside" not in workplace.collect("list", "--db", workplace.database).stderr
-    assert "no run 'LEFT' was set aside" in workplace.collect("retry", "LEFT").stderr
+    assert "no run 'LEFT' waits or was set aside" in workplace.collect("retry", "LEFT").stderr
+
+
+def test_a_run_that_waits_is_reported_once_and_by_who_is_asked(workplace: Workplace) -> None:
+    leave_spool(workplace)
+    manifest = workplace.spools[0] / "run.json"
+    away = str(workplace.folder / "away" / "test.db")
+    manifest.write_text(manifest.read_text().replace(str(workplace.database), away))
+    first, second, third = (workplace.run("true", options=("--quiet",)).stderr for _ in range(3))
+    assert first.count("still waiting to be recorded: LEFT") == 1 and "retry --db FILE" in first
+    assert (second, third) == ("", "")
+    for command in ("list", "doctor"):
+        done = workplace.collect(command, "--db", workplace.database)
+        assert (done.stdout + done.stderr).count("retry LEFT") == 1
+    assert "away/test.db" in workplace.collect("retry").stderr
+    assert workplace.collect("retry", "--db", workplace.database).returncode == 0
+    assert (good_lines(workplace), workplace.spools) == (GOOD, [])
 
 
 def test_a_line_that_is_too_long_is_passed_over(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,7 @@ STEPS = [
     "compileboard.collectors.pipeline.recorder.build_history_event",
     "compileboard.collectors.pipeline.sqlite_sink.index_run",
     "compileboard.collectors.runs.command_line.unreachable",
+    "compileboard.collectors.runs.program.hold_closed_streams",
     "compileboard.collectors.terminal.run_summary.summarize",
     "compileboard.collectors.cli.run.progress_line",
 ]
@@ -180,8 +181,9 @@ SILENT = {
     "compileboard.collectors.pipeline.recorder.Recorder.close",
     "compileboard.collectors.pipeline.live.writers_alive",
 }
-AFTER_THE_LAUNCH = SILENT | {
+RECORDED = SILENT | {
     "compileboard.collectors.runs.command_line.unreachable",
+    "compileboard.collectors.runs.program.hold_closed_streams",
     "compileboard.collectors.cli.run.progress_line",
 }
 
@@ -213,7 +215,7 @@ def test_a_step_that_raises_is_one_line_and_the_program_runs(
     assert (out, err.count("theirs"), "Traceback" in err) == ("ran\n", 1, False)
     assert all(line.startswith("compileboard: ") for line in err.splitlines() if line != "theirs")
     assert err.count("boom") == (step not in SILENT), err
-    if step in AFTER_THE_LAUNCH:
+    if step in RECORDED:
         assert in_place.only_run()["state"] == "failed"
 
 

@@ -8,7 +8,7 @@ sys.path again and then runs the sitecustomize module that would have run withou
 import os
 import sys
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_HERE = os.path.dirname(__file__)  # as it stands on sys.path; the current folder may be gone
 
 
 class _Finder:
@@ -127,7 +127,7 @@ def _chain():
 
     Where there is none, this raises what Python expects then: nothing of us is left in sys.modules.
     """
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+    sys.path[:] = [entry for entry in sys.path if entry != _HERE]
     sys.path_importer_cache.pop(_HERE, None)
     sys.modules.pop("sitecustomize", None)
     import sitecustomize  # noqa: F401

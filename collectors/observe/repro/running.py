@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...contract.spool_format import GRAPHS_SUFFIX, RUNNING_BYTES, RUNNING_SUFFIX, read_running
-from ..spool_writer import Spool
+from ..spool_writer import Spool, open_apart
 
 MOST_GRAPHS = 2_000
 MOST_VALUES_BYTES = 1 << 30  # of all graphs of a process, as they stand in the file
@@ -73,14 +73,14 @@ class RunningGraphs:
 
     def _open(self) -> None:
         stem = os.path.join(self._spool.folder, self._spool.process_id)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        running = os.open(stem + RUNNING_SUFFIX, flags, 0o600)
+        flags = os.O_RDWR | os.O_CREAT
+        running = open_apart(stem + RUNNING_SUFFIX, flags)
         try:
             os.posix_fallocate(running, 0, RUNNING_BYTES)
             self._slots = memoryview(mmap.mmap(running, RUNNING_BYTES)).cast("q")
         finally:
             os.close(running)
-        self._descriptor = os.open(stem + GRAPHS_SUFFIX, flags | os.O_APPEND, 0o600)
+        self._descriptor = open_apart(stem + GRAPHS_SUFFIX, flags | os.O_APPEND)
         self._paths = [stem + GRAPHS_SUFFIX, stem + RUNNING_SUFFIX]
 
     def wrap(
