@@ -142,7 +142,7 @@ def read_request(values: Mapping[str, Any]) -> BenchRequest:
 
 
 def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
-    """Run the command; 0 if anything was measured, 1 if all failed.
+    """Run the command; 0 if anything was measured, 1 if nothing was and a model failed, 3 if all were skipped.
 
     Raises: ValueError in words for what cannot be asked for; StoreError.
     """

@@ -12,6 +12,8 @@ from functools import lru_cache
 _PACKAGES = re.compile(r"(?:^|/)(?:site|dist)-packages/(.+)$")
 _STDLIB = re.compile(r"(?:^|/)lib(?:64)?/python3(?:\.\d+)?t?/(.+)$")
 _STDLIB_WINDOWS = re.compile(r"^[A-Za-z]:/.*?/Lib/(.+)$")
+# Ours, also where an editable installation has it outside of every root.
+_OURS = re.compile(r"(?:^|/)(compileboard/collectors/.+)$")
 _TORCH = re.compile(r"^(?:torch|functorch|torchgen)/")
 # ipykernel compiles each cell to a file of its own: /tmp/ipykernel_123/456.py, or <ipython-input-3-abc>.
 _NOTEBOOK = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$|^<ipython-input-.*>$|/xpython_\d+/\d+\.py$")
@@ -65,6 +67,8 @@ class PathNamer:
                 return below.group(1)
         if inside is not None:
             return inside
+        if ours := _OURS.search(path):
+            return ours.group(1)
         relative = path[2:] if path.startswith("./") else path
         if not relative.startswith(("/", "../", "~")) and not _DRIVE.match(relative) and "/../" not in relative:
             return relative or "<unknown>"

@@ -164,7 +164,9 @@ def _number(value: Any) -> float | None:
 def _finish(file: ResultFile, pending_result: _Pending, suite: str | None) -> None:
     extra, model = _extra(pending_result.record), _part(pending_result.record, "model")
     output = _text(extra.get("output"))
-    model_name, tag = clean(str(model["name"])), _text(extra.get("tag"))
+    # A table's tag column is a record too; that of upstream's newer files stands beside the settings as well.
+    tag = _text(pending_result.texts.pop("tag", None)) or _text(extra.get("tag"))
+    model_name = clean(str(model["name"]))
     if file.kind == "compilation_metrics":
         file.additions.append(Addition(model_name, tag, phases_s=pending_result.numbers))
         return
@@ -174,7 +176,8 @@ def _finish(file: ResultFile, pending_result: _Pending, suite: str | None) -> No
     numbers = {
         name: value for name, value in pending_result.numbers.items() if value or name not in upstream_status.FLOATS
     }
-    status, reason = _status(experiment, accuracy, numbers)
+    skip = pending_result.texts.pop(upstream_status.SKIP_COLUMN, None)
+    status, reason = ("skipped", skip) if skip else _status(experiment, accuracy, numbers)
     if status != "measured" and experiment != "accuracy":
         numbers = {name: value for name, value in numbers.items() if value}
     result = BenchMeasured(

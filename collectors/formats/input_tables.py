@@ -181,6 +181,8 @@ def _judge(kind: str, result: BenchMeasured, cells: dict[str, tuple[str, str]]) 
     status: str
     reason: str | None
     values, verdict = dict(result.values), accuracy
+    if reason := result.facts.get("columns", {}).get(upstream_status.SKIP_COLUMN):
+        return replace(result, status="skipped", reason=reason)
     if result.experiment == "accuracy":
         status, reason = upstream_status.status_of(accuracy)
         verdict = "" if status == "not_run" else accuracy

@@ -17,7 +17,7 @@ from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.result_columns import RESULT_COLUMNS, list_upstream
-from compileboard.collectors.formats.upstream_status import COUNTS, SPEEDUPS
+from compileboard.collectors.formats.upstream_status import COUNTS, SKIP_COLUMN, SPEEDUPS
 
 Cell = str | int | float
 
@@ -82,6 +82,8 @@ def metrics(result: BenchMeasured, stats: Sequence[str], *, is_named: bool = Fal
     A file that somebody named stands in for upstream's: it has upstream's columns alone.
     """
     values = {name: _number(name, value) for name, value in result.values.items()}
+    if not is_written(result):
+        return {SKIP_COLUMN: result.reason or result.status}
     if result.experiment == "accuracy":
         verdict: dict[str, Cell] = {"accuracy": result.accuracy or result.reason or "fail_to_run"}
         names = [*stats, "compilation_latency"] if values else []

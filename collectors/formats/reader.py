@@ -196,6 +196,8 @@ def _classify_models(known: set[str], stem: str) -> str:
         return "coverage"
     if {"max", "mean", "std"} <= known:
         return "tolerance"
+    if upstream_status.SKIP_COLUMN in known:
+        return read_name(stem).experiment or "performance"
     if "accuracy" in known:
         return "accuracy" if "dev" in known else "expected_accuracy"
     if known & {"speedup", "abs_latency", "compression_ratio", *ALIASES}:

@@ -11,6 +11,7 @@ from compileboard.collectors.contract.result_columns import list_upstream
 VERDICTS = frozenset(("pass", "fail_accuracy", "eager_two_runs_differ", "eager_variation", "not_bitwise_equivalent"))
 _VERDICTS_OF_BATCH = re.compile(r"^fail_batch_invariance_at_")
 SKIPPED = "pass_due_to_skip"
+SKIP_COLUMN = "skipped"  # ours: why a model was not measured, in a table that has nothing else
 UNKNOWN_FAILURE = "unknown"  # upstream wrote zeros and no word
 EXPECTED = "expected, not measured"
 UNREADABLE = "its numbers cannot be read"

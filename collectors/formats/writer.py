@@ -32,6 +32,7 @@ from compileboard.collectors.formats.raw_timings import write_timings
 BREAK_COLUMNS = ("model", "reason", "user_stack")
 _UNSAFE = re.compile(r"[^A-Za-z0-9.=+-]+")
 _DIAGNOSTICS = ("rule_id", "rule_name", "diagnostic_level", "diagnostic_message")
+_NO_METRICS = ("dev", "name", "batch_size")  # columns that upstream's JSON has no record of
 _MOST_NAME = 150
 _ONE_ROW = "_multi_tensor_sgd"  # upstream counts breaks in it as one, although their texts differ
 Breaks = Mapping[str, Sequence[GraphBroke]]  # by the task of the result that they belong to
@@ -95,9 +96,7 @@ def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
     """Split results into upstream's files; each has a model once, or once for each tag."""
     tables: dict[str, OutputTable] = {}
     taken: set[tuple[str, str, str]] = set()
-    for result in (row for measured in results for row in list_rows(measured)):
-        if not is_written(result):
-            continue
+    for result in _written(results):
         for label in _labels(result):
             stem = _stem(result, label)
             key = (stem, result.model, str(result.facts.get("tag", "")))
@@ -109,9 +108,15 @@ def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
 
 
 def _one_table(results: Iterable[BenchMeasured], stem: str, mode: str) -> list[OutputTable]:
-    rows = [row for measured in results for row in list_rows(measured) if is_written(row)]
+    rows = _written(results)
     of_mode = [row for row in rows if row.experiment == mode] or rows
     return [OutputTable(stem, of_mode[0].experiment, of_mode, is_named=True)] if rows else []
+
+
+def _written(results: Iterable[BenchMeasured]) -> list[BenchMeasured]:
+    """Return the rows that upstream has; where it has none, those that say why models were skipped."""
+    rows = [row for measured in results for row in list_rows(measured)]
+    return [row for row in rows if is_written(row)] or [row for row in rows if row.status == "skipped"]
 
 
 def _labels(result: BenchMeasured) -> Iterable[str]:
@@ -147,10 +152,8 @@ def _write_json(table: OutputTable) -> bytes:
     stats = stats_of(table.results)
     lines = []
     for result in table.results:
-        row: dict[str, Cell] = metrics(result, stats)
-        if "tag" in identity(result):
-            row = {"tag": identity(result)["tag"], **row}
-        lines += [_record(table, result, name, value) for name, value in row.items()]
+        row = {**identity(result), **metrics(result, stats)}
+        lines += [_record(table, result, name, row[name]) for name in row if name not in _NO_METRICS]
     return _to_lines(lines)
 
 
@@ -160,6 +163,7 @@ def _record(table: OutputTable, result: BenchMeasured, name: str, value: Cell) -
         "device": result.device,
         "quantization": None,
         "batch_size": result.batch_size,
+        "tag": result.facts.get("tag"),
         **(settings if isinstance(settings, dict) else {}),
         "output": f"{table.stem}.csv",
         table.experiment: True,

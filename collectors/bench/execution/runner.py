@@ -42,7 +42,7 @@ from compileboard.collectors.store.rollups.results import EXPORTS
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.destination_line import DestinationLine
 from compileboard.collectors.terminal.progress_line import count_text
-from compileboard.exit_codes import DONE, FAILED, INTERRUPTED
+from compileboard.exit_codes import DONE, EMPTY, FAILED, INTERRUPTED
 
 PrintLine = Callable[[str], None]
 OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
@@ -216,11 +216,11 @@ def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine
     if not arguments.server:
         show = collector_command("show", measured.run_id, database=arguments.db)
         print_line(f"{state} {count_text(len(results), 'result')}; {show}")
-    return _exit_code(measured)
+    return exit_code(measured)
 
 
-def _exit_code(measured: BenchReport) -> int:
+def exit_code(measured: BenchReport) -> int:
     if measured.interrupted:
         return INTERRUPTED
-    results = measured.results
-    return FAILED if results and all(result.status == "failed" for result in results) else DONE
+    statuses = {result.status for result in measured.results}
+    return DONE if "measured" in statuses else FAILED if "failed" in statuses else EMPTY

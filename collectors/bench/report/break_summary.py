@@ -56,13 +56,14 @@ def list_breaks(database: str, run_id: str) -> list[BenchBreak]:
 
 def format_breaks(breaks: Sequence[BenchBreak], *, explain: bool) -> list[str]:
     """Write the breaks, two lines each; unasked, the first few."""
-    ours = sum(_is_ours(bench_break.file) for bench_break in breaks)
+    ours = sum(bench_break.break_count for bench_break in breaks if _is_ours(bench_break.file))
     breaks = [bench_break for bench_break in breaks if not _is_ours(bench_break.file)]
     if not breaks and not ours:
         return []
     shown = breaks if explain else breaks[:SHORT_LIST]
-    beside = f" (beside {ours} of bench's own training step, as upstream's harness has them)" if ours else ""
-    lines = ["", f"distinct graph breaks: {len(breaks)}{beside}"]
+    total = sum(bench_break.break_count for bench_break in breaks)
+    beside = f" ({ours} more in bench's own training step, as in upstream's harness)" if ours else ""
+    lines = ["", f"distinct graph breaks: {len(breaks)}, by reason and line; {total} in all{beside}"]
     for bench_break in shown:
         reason = (bench_break.reason.strip().splitlines() or [""])[0]
         location = (

@@ -20,7 +20,9 @@ def summarize(results: Sequence[BenchMeasured]) -> str:
     """Write the summary: what upstream prints, and the failures by their reason."""
     if not results:
         return "Nothing was measured."
-    lines = ["", *_performance(results), *_accuracy(results), *_others(results), *_failures(results)]
+    tag = results[0].facts.get("tag")
+    heading = ["", plain(f"Summary for tag={tag}:")] if tag else [""]
+    lines = [*heading, *_performance(results), *_accuracy(results), *_others(results), *_failures(results)]
     return "\n".join(lines)
 
 
@@ -103,15 +105,21 @@ def list_wrong(results: Sequence[BenchMeasured]) -> set[tuple[str, str]]:
 
 
 def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
-    """Count the verdicts that pass, of each experiment that has verdicts."""
+    """Count the verdicts that are `pass`, of each experiment that has verdicts.
+
+    Source: print_summary_table of upstream's benchmarks/dynamo/common.py.
+    """
     rows = []
     judged = [result for result in results if result.status != "skipped"]
     for experiment in dict.fromkeys(
         result.experiment for result in judged if result.accuracy or result.experiment == "accuracy"
     ):
         verdicts = [result.accuracy or result.reason for result in judged if result.experiment == experiment]
-        passed = sum(verdict in HUD_PASSING for verdict in verdicts)
-        rows.append((experiment, f"pass_rate={100 * passed / len(verdicts):.2f}% ({passed} of {len(verdicts)})"))
+        passed = verdicts.count("pass")
+        others = [f"{verdict} {verdicts.count(verdict)}" for verdict in sorted(HUD_PASSING & {*verdicts} - {"pass"})]
+        beside = f"; not counted: {', '.join(others)}" if others else ""
+        rate = 100 * passed / len(verdicts)
+        rows.append((experiment, f"pass_rate={rate:.2f}% ({passed} of {len(verdicts)}{beside})"))
     return _columns(rows)
 
 

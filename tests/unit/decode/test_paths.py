@@ -24,6 +24,7 @@ from compileboard.collectors.decode.stacks import Frame, named_stack, parse_fram
         ("C:\\code\\train.py", "train.py"),
         ("/elsewhere/secret-project/train.py", "train.py"),
         ("/home/u/repository/m.py", "m.py"),
+        ("/opt/clone/compileboard/collectors/bench/steps.py", "compileboard/collectors/bench/steps.py"),
         ("torch/_dynamo/utils.py", "torch/_dynamo/utils.py"),
         ("./train.py", "train.py"),
         ("../up/train.py", "train.py"),

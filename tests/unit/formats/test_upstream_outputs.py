@@ -13,6 +13,7 @@ import pytest
 from compileboard.collectors.bench.execution.endings import DIED
 from compileboard.collectors.bench.report.progress import REASONS
 from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.formats.merge_files import merge
 from compileboard.collectors.formats.reader import read_results
 from compileboard.collectors.formats.writer import render_files
 
@@ -70,3 +71,24 @@ def test_each_status_that_bench_gives_is_upstreams_and_has_a_word() -> None:
     assert own <= set(OUTPUTS["statuses"])
     # Bench tells which eager run failed where upstream has two words of its own.
     assert set(OUTPUTS["statuses"]) - own - set(PASSING) == {"eager_fail_to_run", "warmup_failed"}
+
+
+def test_a_folder_of_tagged_results_has_each_once() -> None:
+    tagged = replace(measured("performance"), backend="inductor", facts={"tag": "nightly", "phases_s": {"a": 1.5}})
+    files = [read_results(name, data) for name, data in render_files([tagged], {}).items()]
+    assert len(files) == 4
+    ((_, again),) = merge(files).results
+    assert (again.facts["tag"], again.backend, again.facts["phases_s"]) == ("nightly", "inductor:nightly", {"a": 1.5})
+
+
+@pytest.mark.parametrize("experiment", ["performance", "accuracy"])
+def test_where_all_is_skipped_the_files_have_the_reasons(experiment: str) -> None:
+    skipped = replace(NET, experiment=experiment, status="skipped", reason="timm is not installed: pip install timm")
+    files = [read_results(name, data) for name, data in render_files([skipped], {}).items()]
+    assert len(files) == 2
+    for file in files:
+        (again,) = file.results
+        assert (again.experiment, again.status, again.reason) == (experiment, "skipped", skipped.reason)
+    done = replace(NET, model="vgg16", values={"speedup": 2.0})
+    (again,) = read_results("performance.csv", render_files([skipped, done], {}, stem="x")["x.csv"]).results
+    assert again.model == "vgg16", "beside a result upstream has no row for what was skipped"

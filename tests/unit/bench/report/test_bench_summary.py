@@ -72,9 +72,23 @@ def test_each_experiment_with_verdicts_has_its_pass_rate() -> None:
     assert "accuracy  pass_rate=0.00% (0 of 1)\nexport    pass_rate=50.00% (1 of 2)" in text
 
 
+def test_a_pass_that_was_not_checked_counts_as_upstreams_summary_does() -> None:
+    verdicts = ["pass", "pass_due_to_skip", "eager_variation", "fail_accuracy"]
+    text = summarize([result(str(n), "accuracy", accuracy=verdict) for n, verdict in enumerate(verdicts)])
+    assert "accuracy  pass_rate=25.00% (1 of 4; not counted: eager_variation 1, pass_due_to_skip 1)" in text
+
+
+def test_a_tag_heads_the_summary() -> None:
+    tagged = result("A", "accuracy", accuracy="pass", facts={"tag": "main"})
+    assert summarize([tagged]).startswith("\nSummary for tag=main:\naccuracy")
+
+
 def test_breaks_are_a_short_list_unless_they_are_asked_for() -> None:
     short = format_breaks(make_breaks(12), explain=False)
-    assert short[1] == "distinct graph breaks: 12" and short[-1] == "  and 2 more, which --explain lists"
+    assert (
+        short[1] == "distinct graph breaks: 12, by reason and line; 24 in all"
+        and short[-1] == "  and 2 more, which --explain lists"
+    )
     assert short[2:4] == ["  GB0059 reason 0", "    nets.py:1, 2 times in Net"], "one line of a reason"
     assert len(format_breaks(make_breaks(12), explain=True)) == 2 + 2 * 12
     assert format_breaks([], explain=True) == []
@@ -83,3 +97,10 @@ def test_breaks_are_a_short_list_unless_they_are_asked_for() -> None:
 def test_a_break_of_an_unknown_place_in_several_models_is_said() -> None:
     [_, _, reason, location] = format_breaks([BenchBreak(None, "why", None, None, 3, ("A", "B"))], explain=False)
     assert (reason, location) == ("  why", "    no place recorded, 3 times in 2 models: A, B")
+
+
+def test_both_counts_of_breaks_come_to_dynamos() -> None:
+    own = BenchBreak("GB0123", "backward()", "compileboard/collectors/bench/steps.py", 69, 3, ("Net",))
+    heading = format_breaks([*make_breaks(2), own], explain=True)[1]
+    assert heading.startswith("distinct graph breaks: 2, by reason and line; 4 in all")
+    assert heading.endswith("(3 more in bench's own training step, as in upstream's harness)")
