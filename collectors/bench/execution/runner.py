@@ -216,11 +216,13 @@ def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine
     if not arguments.server:
         show = collector_command("show", measured.run_id, database=arguments.db)
         print_line(f"{state} {count_text(len(results), 'result')}; {show}")
-    return exit_code(measured)
+    return _exit_code(measured)
 
 
-def exit_code(measured: BenchReport) -> int:
+def _exit_code(measured: BenchReport) -> int:
     if measured.interrupted:
         return INTERRUPTED
     statuses = {result.status for result in measured.results}
-    return DONE if "measured" in statuses else FAILED if "failed" in statuses else EMPTY
+    if statuses == {"skipped"}:
+        return EMPTY
+    return FAILED if "failed" in statuses and "measured" not in statuses else DONE

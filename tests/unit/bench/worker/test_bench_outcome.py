@@ -71,12 +71,14 @@ def test_half_a_line_is_taken_back_when_the_disk_is_full(tmp_path: Path, monkeyp
         ("", 0),
         ("measured", 0),
         ("failed measured", 0),
-        ("failed skipped", 0),
+        ("failed measured skipped", 0),
+        ("failed skipped", 1),
         ("failed", 1),
         ("failed failed", 1),
+        ("skipped skipped", 3),
     ],
 )
-def test_bench_fails_only_where_every_model_failed(statuses: str, code: int) -> None:
+def test_zero_says_that_something_was_measured(statuses: str, code: int) -> None:
     results = [
         BenchMeasured("b", n, 1, "s", "m", "performance", status=part) for n, part in enumerate(statuses.split())
     ]
