@@ -168,7 +168,7 @@ class Hooks:
             metadata = _resolve_names(metadata)
         elif name == record_names.COMPILE_ERROR and (error := sys.exc_info()[1]) is not None:
             runtime_failures.mark(error, runtime_failures.COMPILE, context)
-        extra = _frame_name() if name == record_names.COMPILE_START else None
+        extra = {**_frame_name(), "trace": torch_compat.trace_file()} if name == record_names.COMPILE_START else None
         self.spool.write(name, self.redact(metadata), self.redact(payload), context, extra)
 
     def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:
@@ -248,6 +248,7 @@ class Hooks:
             "capabilities": dict(self.capabilities),
             "environment": scrub_environment(environment, self.config.capture_env),
             "registry": torch_compat.registry_path(),
+            "trace": torch_compat.trace_file(),
             **torch_compat.versions(),
         }
         for field, name in (("rank", "RANK"), ("local_rank", "LOCAL_RANK"), ("world_size", "WORLD_SIZE")):
@@ -312,13 +313,13 @@ def _argv() -> list[str]:
     return [str(argument) for argument in getattr(sys, "orig_argv", None) or sys.argv]
 
 
-def _frame_name() -> dict[str, str] | None:
+def _frame_name() -> dict[str, str]:
     """Return the qualified name of the function that dynamo starts on.
 
     Python 3.10 has none: there the recorder's index of sources names every frame.
     """
     code = torch_compat.starting_code()
-    return {"qualname": code.co_qualname} if code is not None and hasattr(code, "co_qualname") else None
+    return {"qualname": code.co_qualname} if code is not None and hasattr(code, "co_qualname") else {}
 
 
 def _resolve_names(metadata: Any) -> Any:

@@ -203,7 +203,7 @@ class Spool:
 
     def _description(self) -> tuple[dict[str, Any], None, None, dict[str, Any]]:
         described = {**self.describe(), "parent_process_id": self.parent_id}
-        return described, None, None, {"registry": described.pop("registry", None)}
+        return described, None, None, {name: described.pop(name, None) for name in ("registry", "trace")}
 
     def _reserve(self) -> None:
         """Reserve room on the disk for the losses now: when it is full, they still can be written."""

@@ -7,6 +7,7 @@ shown on its page. Versions: what was read in the sources of 2.4 to 2.13, see do
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from types import CellType, CodeType, FrameType, ModuleType
 from typing import Any
@@ -164,6 +165,18 @@ def trace_logger_in_use() -> bool:
     return False
 
 
+def trace_file() -> str | None:
+    """Return the name of the file that torch writes this process's trace into; it has one from its first record on."""
+    idle = getattr(sys.modules.get("torch._logging._internal"), "LazyTraceHandler", None)
+    for handler in getattr(trace_logger(), "handlers", []):
+        if idle is not None and isinstance(handler, idle) and handler.stream is not None:
+            try:
+                return os.path.basename(os.readlink(f"/proc/self/fd/{handler.stream.fileno()}"))
+            except (OSError, ValueError):  # no Linux; the program has closed it
+                return None
+    return None
+
+
 def trace_logger() -> Any:
     """Return the logger that torch sends trace events to."""
     return getattr(sys.modules.get("torch._logging._internal"), "trace_log", None)
@@ -316,8 +329,6 @@ def versions() -> dict[str, str | None]:
 
 def registry_path() -> str | None:
     """Return where this torch keeps its own table of graph breaks (2.8 and later)."""
-    import os
-
     folder = os.path.dirname(getattr(sys.modules.get("torch._dynamo"), "__file__", None) or "")
     path = os.path.join(folder, "graph_break_registry.json")
     return path if folder and os.path.exists(path) else None

@@ -188,15 +188,6 @@ class OutboxSink:
         if self._beside is not None:
             self._beside.touch()
 
-    def find_process(self, pid: int | None, first_us: int | None) -> str | None:
-        """Find whose log it is: of the processes with that pid, the last that began before its first record."""
-        started = [process for process in self._processes.values() if pid in (process.pid, None)]
-        if pid is None and len(started) != 1:
-            return None
-        limit_us = (first_us or 0) + 60_000_000
-        started.sort(key=lambda process: (process.time_us > limit_us, -process.time_us, process.process_id))
-        return started[0].process_id if started else None
-
     def find_log(self, process_id: str) -> LogRow | None:
         """Return how far a log was read into this stream."""
         log = self._logs.get(process_id)

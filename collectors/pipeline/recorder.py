@@ -215,22 +215,25 @@ class Recorder:
             self._history_kept = True
 
     def _read_traces(self) -> None:
-        """Read and, at level full, keep the logs that torch wrote; a folder of the user's own may hold older ones."""
+        """Read and, at level full, keep the logs that torch wrote; a folder of the user's own may hold others."""
         m = self.manifest
         if m.trace_folder is None or self.sink.is_deleted or not m.keep_source:
             return
         rejects = self.source.reader.rejects
         for path in sorted(Path(m.trace_folder).glob("*.log")):
+            process_id = self.source.find_trace_writer(path.name)
             try:
-                if not path.is_file() or path.stat().st_mtime_ns // 1000 < m.started_us:
-                    continue
-                if read_hooked_log(self.sink, self._decoder, path) and m.level == "full":
-                    self.sink.save_trace_file(path)
+                if process_id is not None:
+                    read_hooked_log(self.sink, self._decoder, path, process_id)
+                    if m.level == "full":
+                        self.sink.save_trace_file(path)
+                elif path.parent.parent == self.folder:
+                    raise ValueError("the hooks did not see the process that wrote it")
             except (StoreError, sqlite3.Error):
                 raise
             except Exception as error:
                 if path.name not in rejects:  # it is tried again before the spool goes
-                    self.source.reader.reject(path.name, "bad_log", example=f"{type(error).__name__}: {error}")
+                    self.source.reader.reject(path.name, "bad_log", example=describe_error(error))
 
     def close(self) -> None:
         """Close the sink."""

@@ -106,9 +106,6 @@ class RunSink(Sink, Protocol):
     def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None:
         """Store what of the run's spool could not be recorded, by file."""
 
-    def find_process(self, pid: int | None, first_us: int | None) -> str | None:
-        """Find whose log it is: of the run's processes with that pid, the last that began before its first record."""
-
     def find_log(self, process_id: str) -> LogRow | None:
         """Return how far a process's own log was read."""
 

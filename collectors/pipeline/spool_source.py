@@ -38,6 +38,11 @@ class SpoolSource:
         self._own_process_id = own_process_id
         self._learn_registry = learn_registry
         self._mark = self.reader.mark()
+        self._trace_writers: dict[str, tuple[int, str]] = {}
+
+    def find_trace_writer(self, file_name: str) -> str | None:
+        """Return the process that wrote a file of torch's own trace first: torch up to 2.12 shares it with forks."""
+        return self._trace_writers.get(file_name, (0, None))[1]
 
     def read(self) -> Iterator[EventBatch]:
         """Yield what was written since the last committed batch."""
@@ -86,6 +91,10 @@ class SpoolSource:
         registry_path = captured.extra.get("registry")
         if isinstance(registry_path, str):
             self._learn_registry(registry_path)
+        trace_name = captured.extra.get("trace")
+        if isinstance(trace_name, str):
+            writer = (captured.time_us, captured.process_id)
+            self._trace_writers[trace_name] = min(writer, self._trace_writers.get(trace_name, writer))
         try:
             return self._decoder.decode(captured, lambda what: self._reject(captured, "bad_field", what))
         except Exception as error:

@@ -135,21 +135,6 @@ class SqliteSink:
             with explained(self.database), write_transaction(self.connection):
                 save_source_lines(self.connection, self.run_id, excerpts)
 
-    def find_process(self, pid: int | None, first_us: int | None) -> str | None:
-        """Find whose log it is: of the run's processes with that pid, the last that began before its first record."""
-        row = self.connection.execute(
-            """
-            select id
-            from processes
-            where run_id = :run_id
-              and (pid = :pid or (:pid is null and (select count(*) from processes where run_id = :run_id) = 1))
-            order by started_us <= :first_us desc, started_us desc, id
-            limit 1
-            """,
-            {"run_id": self.run_id, "pid": pid, "first_us": (first_us or 0) + 60_000_000},
-        ).fetchone()
-        return str(row["id"]) if row else None
-
     def find_log(self, process_id: str) -> LogRow | None:
         """Return how far a process's own log was read."""
         return find_logs(self.connection, [process_id]).get(process_id)

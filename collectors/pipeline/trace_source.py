@@ -193,18 +193,14 @@ class HookedTrace(TraceSource):
         return [event for event in events if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen)]
 
 
-def read_hooked_log(sink: RunSink, decoder: Decoder, path: Path) -> bool:
-    """Read into a run what is new of a log of its processes; False if none of them wrote it.
+def read_hooked_log(sink: RunSink, decoder: Decoder, path: Path, process_id: str) -> None:
+    """Read into a run what is new of the log of one of its processes.
 
     Raises: StoreError, OSError.
     """
     with path.open("rb") as file:
         head = read_head(file.read(HEAD_BYTES), int(path.stat().st_mtime * 1e6))
-        process_id = sink.find_process(head.pid, head.first_us)
-        if process_id is None:
-            return False
         file.seek(0)
         imported = ImportedFile(process_id, clean_text(path.name), clean_text(path.name))
         source = HookedTrace(file, imported, head.clock, decoder, sink.find_log(process_id))
         pump(source, sink.open_log(source.generations.generation_of))
-    return True

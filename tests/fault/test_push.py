@@ -68,6 +68,19 @@ def test_a_program_is_pushed_while_it_runs_and_ends_as_it_would_in_a_database(
     assert rows_of(server, "select count(*) from streams where ended_us is not null and lost_count = 0") == [(1,)]
 
 
+@pytest.mark.torch
+def test_the_texts_of_a_program_that_becomes_another_are_pushed(workplace: Workplace, server: Server) -> None:
+    options = ("--level", "full", "--name", "replaced", "--server", server.address)
+    done = workplace.collect("run", *options, "--", *program((PROGRAMS / "scenarios.py", "replaced")))
+    assert (done.returncode, workplace.outbox) == (0, []), done.stderr
+    graphs = """
+        select count(artifacts.id) from processes join runs on runs.id = processes.run_id
+        left join artifacts on process_id = processes.id and artifacts.name = 'dynamo_output_graph'
+        where runs.name = 'replaced' group by processes.id order by processes.started_us
+    """
+    assert rows_of(server, graphs) == [(1,), (5,)]
+
+
 def test_a_spool_that_nobody_recorded_is_pushed(workplace: Workplace, server: Server) -> None:
     workplace.database.mkdir()  # no database can be there
     workplace.run(PROGRAMS / "spooling.py", 4)

@@ -71,13 +71,19 @@ def ask(database: Path, what: str) -> list[tuple[object, ...]]:
         return sorted(connection.execute(WHAT[what]), key=repr)
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+# Forks come before the first compile: a later one's log names files by numbers that are in its parent's log alone.
+PROCESSES = (PROGRAMS / "scenarios.py", "workers", "pools", "threads", "subprocesses", "replaced")
+
+
+@pytest.fixture(scope="module", params=["one process", "many processes"])
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Observe programs that also write torch's own log, and import the log into a database of its own."""
     workplace = Workplace(tmp_path_factory.mktemp("both"))
-    words = [" ".join((str(PROGRAMS / name), *more)) for name, *more in IN_TURN]
+    words = [RUN_IN_TURN, *(" ".join((str(PROGRAMS / name), *more)) for name, *more in IN_TURN)]
+    if request.param == "many processes":
+        words = list(PROCESSES)
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(workplace.folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    done = workplace.run(RUN_IN_TURN, *words, env={"TORCH_TRACE": str(workplace.folder / "trace"), **cache})
+    done = workplace.run(*words, env={"TORCH_TRACE": str(workplace.folder / "trace"), **cache})
     assert done.returncode == 0, done.stderr
     imported = workplace.folder / "imported.db"
     roots = ("--root", str(ROOT), "--root", str(workplace.folder))

@@ -204,6 +204,30 @@ def test_the_level_full_keeps_torchs_own_logs(workplace: Workplace) -> None:
     assert workplace.spools == []
 
 
+def test_a_program_that_becomes_another_keeps_the_texts_of_both(workplace: Workplace) -> None:
+    done(workplace, "replaced", options=("--level", "full"))
+    first, second = workplace.rows("select id, pid from processes order by started_us")
+    assert first["pid"] == second["pid"]
+    graphs = "select count(*) from artifacts where process_id = :id and name = 'dynamo_output_graph'"
+    assert [workplace.value(graphs, id=row["id"]) for row in (first, second)] == [1, 5]
+    functions = """
+        select group_concat(distinct functions.name) from artifacts
+        join compiles on compiles.id = compile_key join functions on functions.id = function_id
+        where artifacts.process_id = :id and artifacts.name = 'dynamo_output_graph'
+    """
+    assert workplace.value(functions, id=first["id"]) == "replaced.<locals>.<lambda>"
+    assert workplace.value("select count(*) from trace_files") == 2
+    assert workplace.rows("select * from run_rejects") == []
+
+
+def test_a_log_whose_process_the_hooks_did_not_see_is_counted(workplace: Workplace) -> None:
+    unseen = "import subprocess, sys; subprocess.run([sys.executable, '-I', *sys.argv[1:]], check=True)"
+    command = (sys.executable, "-c", unseen, SCENARIOS, "callbacks")
+    assert workplace.run(*command, options=("--level", "full")).returncode == 0
+    (reject,) = workplace.rows("select kind, example from run_rejects")
+    assert (reject["kind"], "the hooks did not see" in reject["example"]) == ("bad_log", True)
+
+
 def test_a_trace_of_the_users_own_is_left_alone_and_read(workplace: Workplace) -> None:
     folder = workplace.folder / "trace"
     done(workplace, "reset", env={"TORCH_TRACE": str(folder)})

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -59,6 +60,30 @@ def workers():
         for process in processes:
             process.join()
             assert process.exitcode == 0
+
+
+def pools():
+    from concurrent.futures import ProcessPoolExecutor
+
+    for method in ("fork", "spawn"):
+        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+            list(pool.map(worker, (2, 3, 4, 5)))
+
+
+def subprocesses():
+    subprocess.run([sys.executable, __file__, "reset", "threads"], check=True)
+    subprocess.run(["sh", "-c", f"{sys.executable} {__file__} aot; exit 0"], check=True)
+
+
+def replaced():
+    """Compile, then become another program by exec, which compiles too."""
+    compiled(lambda x: x - 7)(torch.ones(2))
+    os.execv(sys.executable, [sys.executable, __file__, "many_failing"])
+
+
+def many_failing():
+    many(4)
+    failing()
 
 
 def threads():
