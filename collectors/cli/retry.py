@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -139,6 +140,8 @@ def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -
     from compileboard.collectors.repro.served import queue_stored_answers
     from compileboard.collectors.spool.manifest import read_manifest
     from compileboard.collectors.store.bundles.merging import is_bundle
+    from compileboard.collectors.store.connection import open_reader
+    from compileboard.collectors.terminal.run_summary import NEWEST, find_run
 
     folder = Path(path)
     if (folder / MANIFEST_NAME).is_file():
@@ -150,6 +153,8 @@ def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -
         yield manifest.run_id
     elif is_bundle(path):
         queue_more = partial(queue_stored_answers, root=root, config=config)
-        yield from bundle_runs(path, root, config, print_message, run_ids, queue_more)
+        with closing(open_reader(path)) as reader:
+            named = [find_run(reader, NEWEST) or NEWEST if run_id == NEWEST else run_id for run_id in run_ids]
+        yield from bundle_runs(path, root, config, print_message, named, queue_more)
     else:
         yield from import_into_outbox([path], root, config)

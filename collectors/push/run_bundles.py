@@ -18,7 +18,6 @@ from compileboard.collectors.store.bundles.growth import count_contents
 from compileboard.collectors.store.bundles.merging import write_bundle
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreFull
-from compileboard.collectors.terminal.run_summary import NEWEST, find_run
 
 
 def bundle_runs(
@@ -29,8 +28,8 @@ def bundle_runs(
     prefixes: Sequence[str] = (),
     queue_more: Callable[[sqlite3.Connection, str], int] = lambda reader, run_id: 0,
 ) -> Iterator[str]:
-    """Put the runs of a database of which the server lacks something into the outbox: all, or those whose id begins so,
-    or the `latest`; yield each.
+    """Put the runs of a database of which the server lacks something into the outbox, all or those whose id begins so;
+    yield each.
 
     Of a run that the server has all of, `queue_more` queues what was found out since, and returns how many answers
     that are.
@@ -40,8 +39,7 @@ def bundle_runs(
     room, target = Room(root, config.outbox_bytes), Target.of(config)
     with closing(open_reader(database)) as reader, closing(Client(target)) as client:
         rows = reader.execute("select id, state from runs order by started_us, id").fetchall()
-        begins = tuple(find_run(reader, NEWEST) or NEWEST if prefix == NEWEST else prefix for prefix in prefixes)
-        chosen = [row for row in rows if not begins or row["id"].startswith(begins)]
+        chosen = [row for row in rows if not prefixes or row["id"].startswith(tuple(prefixes))]
         if prefixes and not chosen:
             raise ValueError(f"there is no run {prefixes[0]!r} in {database}")
         for row in chosen:

@@ -18,10 +18,14 @@ from compileboard.collectors.sources.trace_log import PREFIX, pid_of
 HEAD_BYTES = 4 << 20  # the first compile's metrics are within this in every log seen so far
 _PID = re.compile(rb"^(?:\[rank\d+\]:)?[VDIWEC]\d{4} \S+ +(\d{1,20}) ", re.MULTILINE)
 _RANK = re.compile(rb'"rank": (\d{1,6})\b')
-_TORCH = re.compile(rb'"pytorch_version": ?"([\w.+-]{1,60})"')
+# In metrics, or in the comment that inductor writes into code that runs by itself.
+_TORCH = re.compile(rb'(?:"pytorch_version": ?"|# torch version: )([\w.+-]{1,60})')
 _COMMIT = re.compile(rb'"commit": ?"([0-9a-f]{7,40})"')
+_CODE_COMMIT = re.compile(rb"# torch git version: ([0-9a-f]{7,40})")
 _PYTHON = re.compile(rb'"python_version": ?"(\d[\w.]{0,20})')
-_CUDA = re.compile(r"\+cu(\d+)(\d)$")
+_CUDA = re.compile(rb'(?:"cuda_version": ?"|# torch cuda version: )(\d+\.\d[\w.]{0,10})')
+_TRITON = re.compile(rb'"triton_version": ?"(\d[\w.+-]{0,40})')
+_CUDA_OF_TORCH = re.compile(r"\+cu(\d+)(\d)$")
 # Of a cache key's components; torch says nowhere else which GPU it compiles for.
 _GPU = re.compile(rb"system_info\[device\]: \{'name': '([^'\\]{1,80})'")
 _STACK = re.compile(rb'\{"dynamo_start": \{"stack": \[\{[^{}]*?"filename": ?(\d{1,9})\b')
@@ -45,6 +49,7 @@ class Head:
     torch_version: str | None
     torch_git: str | None
     cuda_version: str | None
+    triton_version: str | None
     python_version: str | None
     gpu_name: str | None
     program: str | None  # the file of the outermost frame
@@ -65,8 +70,9 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
         pid=pid_of(pid[1]) if pid else None,
         rank=int(rank[1]) if rank else None,
         torch_version=torch_version,
-        torch_git=_first(_COMMIT, head) if b'"torch_version"' in head else None,
-        cuda_version=_cuda(torch_version)["cuda_version"],
+        torch_git=(_first(_COMMIT, head) if b'"torch_version"' in head else None) or _first(_CODE_COMMIT, head),
+        cuda_version=_cuda_of(torch_version) or _first(_CUDA, head),
+        triton_version=_first(_TRITON, head),
         python_version=_first(_PYTHON, head),
         gpu_name=_first(_GPU, head),
         program=_program(head),
@@ -76,14 +82,27 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
 def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
     """Read what a record tells of its process's surroundings, wherever in a log it stands."""
     if isinstance(event, Compiled):
-        torch_version, python = (_text(event.metrics.get(name)) for name in ("pytorch_version", "python_version"))
-        return {"torch_version": torch_version, "python_version": python and python.split()[0], **_cuda(torch_version)}
+        torch_version, python, cuda, triton = (
+            _text(event.metrics.get(f"{name}_version")) for name in ("pytorch", "python", "cuda", "triton")
+        )
+        return {
+            "torch_version": torch_version,
+            "python_version": python and python.split()[0],
+            "cuda_version": _cuda_of(torch_version) or cuda,
+            "triton_version": triton,
+        }
     if isinstance(event, ArtifactSeen) and event.text is not None:
-        if event.name == "torch_version":
-            torch_version, commit = (
-                _first(pattern, event.text.encode("utf-8", "replace")) for pattern in (_TORCH, _COMMIT)
+        is_code = bool({"torch_version", "cuda_version"} & set(names)) and "# torch version: " in event.text
+        if event.name == "torch_version" or is_code:
+            torch_version, cuda, commit = (
+                _first(pattern, event.text.encode("utf-8", "replace"))
+                for pattern in (_TORCH, _CUDA, _CODE_COMMIT if is_code else _COMMIT)
             )
-            return {"torch_version": torch_version, "torch_git": commit, **_cuda(torch_version)}
+            return {
+                "torch_version": torch_version,
+                "torch_git": commit,
+                "cuda_version": _cuda_of(torch_version) or cuda,
+            }
         if "gpu_name" in names and "_cache_" in event.name:
             return {"gpu_name": _first(_GPU, event.text.encode("utf-8", "replace"))}
     return {}
@@ -93,9 +112,9 @@ def _text(value: Any) -> str | None:
     return value[:60] if isinstance(value, str) and value.strip() else None
 
 
-def _cuda(torch_version: str | None) -> dict[str, str | None]:
-    match = _CUDA.search(torch_version or "")
-    return {"cuda_version": f"{match[1]}.{match[2]}" if match else None}
+def _cuda_of(torch_version: str | None) -> str | None:
+    match = _CUDA_OF_TORCH.search(torch_version or "")
+    return f"{match[1]}.{match[2]}" if match else None
 
 
 def _first(pattern: re.Pattern[bytes], head: bytes) -> str | None:

@@ -75,7 +75,8 @@ PIPE_SIZE = (100, 24)  # where there is no terminal to ask
 LEAST_COLUMNS = 40
 NOTE_INDENT = 11
 SAME_NAMES = (
-    *("id", "name", "state", "command", "torch_version", "suite", "started_us", "ended_us", "exit_code", "signal"),
+    *("id", "name", "state", "command", "torch_version", "cuda_version", "triton_version", "suite"),
+    *("started_us", "ended_us", "exit_code", "signal"),
     *("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "failure_count"),
     *("loss_count", "compile_us", "result_count"),
 )
@@ -105,6 +106,8 @@ class RunSummary:
     state: str
     command: str
     torch_version: str | None
+    cuda_version: str | None
+    triton_version: str | None
     device: str
     compile_count: int
     graph_break_count: int
@@ -169,8 +172,10 @@ class RunSummary:
         """Write the summary for a terminal."""
         columns = max(LEAST_COLUMNS, shutil.get_terminal_size(PIPE_SIZE).columns)
         lines = [printable(f"run {self.id}  {self.name}")]
-        torch = f"torch {self.torch_version} on {self.device}" if self.torch_version else f"torch {NOT_RECORDED}"
-        for line in (self.ending(), self.command, torch if self.torch_version else f"{torch}; {self.device}"):
+        versions = [f"torch {self.torch_version or NOT_RECORDED}"]
+        versions += [f"CUDA {self.cuda_version}"] if self.cuda_version else []
+        versions += [f"triton {self.triton_version}"] if self.triton_version else []
+        for line in (self.ending(), self.command, f"{', '.join(versions)}; {self.device}"):
             lines += _wrapped(line, columns, "  ", "    ") if line else []
         lines.append("")
         width = max(len(name) for name, _ in self.headline())
@@ -259,7 +264,15 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             return None
         row = connection.execute(
             f"""
-            select id, coalesce(title, name) as name, {SHOWN_STATE} as state, command, torch_version,
+            select id, coalesce(title, name) as name, {SHOWN_STATE} as state, command, torch_version, cuda_version,
+              (
+                select triton_version
+                from processes
+                where run_id = runs.id
+                  and triton_version is not null
+                order by started_us, id
+                limit 1
+              ) as triton_version,
               gpu_name, gpu_count, host, compile_count, graph_break_count, recompile_count, recompile_limit_count,
               failure_count + runtime_failure_count as failure_count, loss_count,
               compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit, git_dirty, suite

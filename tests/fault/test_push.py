@@ -102,7 +102,7 @@ def test_what_waits_for_a_wrong_address_is_sent_to_the_right_one(workplace: Work
     assert (unknown.returncode, "no run 01XYZ waits" in unknown.stderr) == (2, True)
     right = workplace.collect("push", "--run", run_id, "--server", server.address, "--token-file", "missing")
     assert (right.returncode, "--token-file" in right.stderr) == (2, True)
-    right = workplace.collect("push", "--run", run_id, "--server", server.address)
+    right = workplace.collect("push", "--run", "latest", "--server", server.address)
     assert right.stderr == f"compileboard: pushed to {server.address}/runs/{run_id}\n"
     assert rows_of(server, f"select compile_count from run_totals where run_id = '{run_id}'") == [(2,)]
 

@@ -42,6 +42,7 @@ class RunDetailJson(RunFactsJson):
 
     verdict: Annotated[RunVerdict, "What is wrong, in one sentence."]
     problems: Annotated[Sequence[Problem], "What is wrong beside graph breaks and recompiles, what failed first."]
+    triton_version: Annotated[str | None, "Version of triton."]
     phases_us: PhaseTimes
     outcomes: Annotated[dict[str, Count], "Compiles by outcome."]
     distinct_break_count: Annotated[Count, "Graph breaks."]
@@ -70,6 +71,7 @@ def get_run(detail: RunDetail) -> RunDetailJson:
         **vars(describe_facts(detail, get_clock())),
         verdict=summary.verdict,
         problems=summary.problems,
+        triton_version=environment.find_version("triton_version"),
         phases_us=summary.phases.times,
         outcomes=compiles.count_outcomes(reader, run_id),
         distinct_break_count=summary.distinct_break_count,

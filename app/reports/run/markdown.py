@@ -236,6 +236,10 @@ def _head(contents: Contents) -> list[str]:
     state = ", ".join((header.state.word, *header.state.problems))
     line = [state, f"{format_time(run.started_us or None)} UTC", format_duration(run.duration_us), prose(run.device)]
     line += [f"torch {prose(run.torch_version)}"]
+    triton = contents.environment.find_version("triton_version")
+    line += [
+        f"{name} {prose(version)}" for name, version in (("CUDA", run.cuda_version), ("triton", triton)) if version
+    ]
     line += [prose(run.host)] if run.host else []
     line += [f"commit {code(run.git_commit[:9])}{' with changes' if run.git_dirty else ''}"] if run.git_commit else []
     values = [format_count(run.count("compile_count")), format_duration(run.compile_us)]

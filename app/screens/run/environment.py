@@ -32,6 +32,10 @@ class EnvironmentScreen:
         """List environment variables with every value that a process had."""
         return sorted({pair for process in self.processes for pair in process.environment.items()})
 
+    def find_version(self, name: str) -> str | None:
+        """Return a version that the first process has which recorded it: a launcher may load no torch."""
+        return next((version for process in self.processes if (version := getattr(process, name))), None)
+
 
 def build_environment(reader: sqlite3.Connection, run_id: str, *, compare: bool = False) -> EnvironmentScreen:
     """Read what a run ran in; with `compare` also in which settings its processes differ, which takes longest."""

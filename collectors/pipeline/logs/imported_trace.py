@@ -21,7 +21,7 @@ from compileboard.collectors.sources.redact_records import redact_record
 from compileboard.collectors.store.ingest.payloads import TextPacker
 from compileboard.collectors.store.ingest.source_files import LEARNT_LATE, LogRow
 
-STARTED_WITH = ("python_version", "torch_version", "torch_git", "cuda_version")
+STARTED_WITH = ("python_version", "torch_version", "torch_git", "cuda_version", "triton_version")
 
 
 @dataclass

@@ -187,7 +187,7 @@ def advance_logs(connection: sqlite3.Connection, ends: Mapping[str, int]) -> Non
     )
 
 
-LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_version", "gpu_name")
+LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_version", "triton_version", "gpu_name")
 
 
 def complete_process(
@@ -201,7 +201,8 @@ def complete_process(
         update processes set
           rank = coalesce(rank, :rank), python_version = coalesce(python_version, :python_version),
           torch_version = coalesce(torch_version, :torch_version), torch_git = coalesce(torch_git, :torch_git),
-          cuda_version = coalesce(cuda_version, :cuda_version)
+          cuda_version = coalesce(cuda_version, :cuda_version),
+          triton_version = coalesce(triton_version, :triton_version)
         where id = :process_id
         """,
         values,

@@ -164,6 +164,20 @@ def test_versions_that_come_late_are_the_runs_own(tmp_path: Path, payloads: bool
     for table in ("runs", "processes"):
         (row,) = rows(tmp_path / "t.db", f"select torch_version, cuda_version, python_version from {table}")
         assert tuple(row) == ("2.11.0+cu130", "13.0", "3.12.3")
+    assert query_value(tmp_path / "t.db", "select triton_version from processes") == "3.6.0"
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_versions_are_read_wherever_a_log_has_them(tmp_path: Path, is_late: bool) -> None:
+    sql = "select torch_version, torch_git, cuda_version, triton_version from processes"
+    filler = record({"aot_forward_graph": {}}, "x" * (5 << 20)).encode() if is_late else b""
+    metrics = {"cuda_version": "13.0", "triton_version": "3.6.0", "python_version": "3.12.3 (main)"}
+    (tmp_path / "a.log").write_bytes(filler + record({"compilation_metrics": metrics}).encode())
+    code = "# torch version: 2.11.0+cu130\n# torch cuda version: 13.0\n# torch git version: 70d99e998b49\n"
+    (tmp_path / "b.log").write_bytes(filler + record({"inductor_output_code": {}}, code).encode())
+    for name, versions in (("a", (None, None, "13.0", "3.6.0")), ("b", ("2.11.0+cu130", "70d99e998b49", "13.0", None))):
+        load(tmp_path / f"{name}.db", tmp_path / f"{name}.log")
+        assert [tuple(row) for row in rows(tmp_path / f"{name}.db", sql)] == [versions]
 
 
 def test_the_records_of_a_log_are_counted_however_often_it_is_read(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
@@ -14,6 +15,7 @@ from compileboard.app.reports.markdown import MOST_TABLE_ROWS
 from compileboard.app.screens.run.recompiles import MOST_CAUSES, MOST_STEPS
 from compileboard.app.settings import Settings
 from compileboard.collectors.store.codec import pack
+from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.seed import START_US, add_function, add_run, insert
 
 RUN, PROCESS = "R1", "p" * 32
@@ -162,3 +164,15 @@ def test_lines_with_shape_guards_are_told_alike(get: Callable[..., str], store: 
         counts = re.findall(r'data-label="Compiles">([^<]*)</td>', table[: table.index("</table>")])
         # Compiles overlap where torch names no line of the user's.
         assert sorted(counts) == ["1", "at least 1"], path
+
+
+def test_versions_that_a_log_has_are_on_every_screen(explored_client: FlaskClient, explored: Path) -> None:
+    runs = explored_client.get("/api/v1/runs?name=zoo_recompiles").get_json()["data"]
+    (run_id,) = [run["id"] for run in runs]
+    assert explored_client.get(f"/api/v1/runs/{run_id}").get_json()["data"]["triton_version"] == "3.6.0"
+    for page in (f"/runs/{run_id}?tab=environment", f"/runs/{run_id}/report.html"):
+        text = " ".join(re.sub(r"<[^>]*>", " ", explored_client.get(page).text).split())
+        assert "torch 2.11.0+cu130" in text and "CUDA of torch 13.0" in text and "triton 3.6.0" in text
+    assert "torch 2.11.0+cu130 · CUDA 13.0 · triton 3.6.0" in explored_client.get(f"/runs/{run_id}/report.md").text
+    summary = summarize(str(explored), run_id)
+    assert summary and "torch 2.11.0+cu130, CUDA 13.0, triton 3.6.0; " in summary.text()
