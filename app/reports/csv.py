@@ -48,7 +48,7 @@ COLUMNS: dict[str, Sequence[str]] = {
     "graph_breaks": (*_names(GraphBreakRow), "page_url"),
     "recompiles": (*_names(RecompileRow, "guards"), "guard_count", *(f"guard_{name}" for name in _GUARD), "guards"),
     "results": (*_names(ResultRow, "judge"), "gpu"),
-    "artifacts": (*_names(ArtifactRow, "metadata"), "meaning"),
+    "artifacts": (*_names(ArtifactRow), "meaning"),
     "spans_by_name": list_names(NameTotal),
     "guards": _names(GuardSet),
     "rejects": _names(RejectSum),

@@ -105,7 +105,7 @@ def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]
     context = click.get_current_context()
     given = {name: context.get_parameter_source(name) == ParameterSource.COMMANDLINE for name in values}
     server = check_server(values["server"]) if given["server"] else ""
-    waiting = list_waiting(root)
+    waiting = list(list_waiting(root))
     newest = max((item.run_id for item in waiting), default=NEWEST)
     begins = tuple(newest if run_id == NEWEST else run_id for run_id in run_ids)
     waiting = [item for item in waiting if not begins or item.run_id.startswith(begins)]

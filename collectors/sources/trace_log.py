@@ -96,6 +96,7 @@ class TraceLog:
         self.part = 0  # that was read last, of this share
         self.part_begin = 0  # offset of its first record
         self.part_end = 0  # offset of the first record behind it, once PART_END came
+        self._is_edited = False  # a text in it does not have its md5
         self.is_elsewhere = share[0] > 0  # what was read last is of another share
         self._share = share
         self.stats = stats if stats is not None else ReadStats()
@@ -331,14 +332,17 @@ class TraceLog:
         raw, is_whole = _read_text(piece, line_end, digest)
         state = "kept" if self._texts else "left_out"
         if digest is not None and not is_whole:
-            whole = raw.replace(b"\r\n", b"\n").removesuffix(b"\r")  # a log that went through Windows
-            if md5(whole, usedforsecurity=False).hexdigest() == digest:
+            # A log that went through Windows, or an editor that takes blank lines off its end.
+            candidates = (raw.replace(b"\r\n", b"\n").removesuffix(b"\r"), raw + b"\n", raw + b"\n\n")
+            whole = next((text for text in candidates if md5(text, usedforsecurity=False).hexdigest() == digest), None)
+            if whole is not None:
                 raw = whole
-            elif piece.last:
+            elif piece.last and not (self._is_edited and piece.buffer.endswith(b"\n")):
                 self._truncated(piece)
             else:
                 kind = "wrong_md5" if raw or line_end + 1 < piece.end else "missing_text"
                 self.stats.rejects.add(kind, self._blocks.line_of(piece), name)
+                self._is_edited = True
                 state = "damaged" if self._texts else "left_out"
         try:
             text = raw.decode()

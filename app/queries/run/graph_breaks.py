@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -35,7 +37,9 @@ class GraphBreakRow(fields.TitledBreak):
     debug_context: Annotated[str | None, "torch's context of it."]
     function: fields.FunctionName
     file: fields.FileName
-    line: fields.LineNumber
+    line: Annotated[int | None, "Line of the innermost frame of your own code."]
+    torch_file: Annotated[str | None, "File that torch's text names: a library's where the break is in its code."]
+    torch_line: Annotated[int | None, "Line that torch's text names."]
     source_line: fields.SourceLine
     outcome: Annotated[
         str,
@@ -75,7 +79,7 @@ select
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
 left join compiles as c on c.id = b.compile_key
-left join functions as f on f.id = b.function_id
+left join functions as f on f.id = coalesce(b.function_id, c.function_id)
 left join processes as p on p.id = b.process_id
 left join events as e on e.process_id = b.process_id and e.sequence = b.sequence
 """
@@ -120,6 +124,20 @@ def _hints(text: str | None) -> tuple[str, ...]:
     return tuple(str(hint) for hint in hints) if isinstance(hints, list) else ()
 
 
+_NAMED_BY_TORCH = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d{1,9})$", re.MULTILINE)
+
+
+def _find_torch_line(text: str, stack: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the file and line that torch's text names, the file as the stack has it."""
+    named = _NAMED_BY_TORCH.search(text)
+    if named is None:
+        return {"torch_file": None, "torch_line": None}
+    line, name = int(named["line"]), named["path"].replace("\\", "/").rsplit("/", 1)[-1]
+    files = [frame["file"] for frame in stack if frame.get("line") == line and isinstance(frame.get("file"), str)]
+    file = next((file for file in reversed(files) if file.rsplit("/", 1)[-1] == name), named["path"])
+    return {"torch_file": file, "torch_line": line}
+
+
 def _to_break(row: dict[str, Any]) -> GraphBreakRow:
     values = fields.name_ids(row, "distinct_id")
     body = load_body(values.pop("body"))
@@ -127,11 +145,13 @@ def _to_break(row: dict[str, Any]) -> GraphBreakRow:
     # The distinct break has the words of its first time; a value in them may differ this time.
     for name in ("reason", "explanation", "source_line"):
         values[name] = body.get(name) or values[name]
+    text, stack = body.get("text") or "", tuple(list_stack(body))
     return GraphBreakRow(
         **values,
+        **_find_torch_line(text, stack),
         debug_context=body.get("debug_context"),
-        stack=tuple(list_stack(body)),
-        text=body.get("text") or "",
+        stack=stack,
+        text=text,
     )
 
 

@@ -150,10 +150,13 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
 def make_compilation(record: Compilation) -> dict[str, Any]:
     """Return one CompilationMetrics record, every metric under torch's own name at the top level.
 
-    Where a name of ours is one of torch's too, torch's value stands if it has one. Every field that is known is there:
+    Where a name of ours is one of torch's too, torch's value stands if it has one; the compile id is
+    that of the record's envelope. Every field that is known is there:
     hooks send what has a value alone.
     """
     row = dict(vars(record))
     metrics: Mapping[str, Any] = row.pop("metrics")
     recorded = {name: value for name, value in metrics.items() if value is not None or name not in row}
+    if record.compile_id is not None:
+        recorded.pop("compile_id", None)
     return row | {name: None for name in FIELDS if name not in row} | recorded

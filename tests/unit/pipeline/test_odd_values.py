@@ -215,3 +215,22 @@ def test_what_the_store_refuses_is_a_reject_with_its_line(tmp_path: Path, monkey
     assert query_value(tmp_path / "t.db", "select count(*) from compilations") == after.count(
         b'] {"compilation_metrics"'
     )
+
+
+def test_a_last_text_whose_blank_end_was_trimmed_is_whole(tmp_path: Path) -> None:
+    raw = record({"artifact": {"name": "a", "encoding": "string"}}, "one\n\n")
+    (tmp_path / "x.log").write_text(raw.rstrip() + "\n")
+    assert load(tmp_path / "t.db", tmp_path / "x.log").rejects.by_kind == {}
+    (text,) = rows(tmp_path / "t.db", "select state, body from artifacts join payloads on payloads.id = payload_id")
+    assert (text["state"], unpack(text["body"])) == ("kept", "one\n\n")
+
+
+def test_the_last_text_of_a_log_that_was_edited_is_kept_as_damaged(tmp_path: Path) -> None:
+    texts = [record({"artifact": {"name": name, "encoding": "string"}}, name, "0" * 32) for name in ("a", "b")]
+    (tmp_path / "x.log").write_text("".join(texts))
+    done = load(tmp_path / "t.db", tmp_path / "x.log")
+    assert {name: reject.count for name, reject in done.rejects.by_kind.items()} == {"wrong_md5": 2}
+    assert [tuple(row) for row in rows(tmp_path / "t.db", "select name, state from artifacts order by id")] == [
+        ("a", "damaged"),
+        ("b", "damaged"),
+    ]
