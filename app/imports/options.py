@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender
+
 
 class UploadRejected(Exception):
     """An upload is rejected: the status, the sentence, and when to try again."""
@@ -32,17 +34,18 @@ class ImportOptions:
     payloads: bool = True
     redact_source: bool = False
     again: bool = False
-    sender: str | None = None  # of the request, not of its fields: who may change no run that others sent
+    sender: RunSender = THIS_MACHINE  # of the request, not of its fields
 
     def options(self) -> list[str]:
         """Return the options as arguments of `import`."""
         words = [f"--{key}={value}" for key, value in (("name", self.name), ("suite", self.suite)) if value]
-        words += [] if self.sender is None else [f"--sender={self.sender}"]
+        words += [f"--sender={self.sender.owner}"] if self.sender.owner else []
         words += [f"--tag={tag}" for tag in self.tags]
         flags = (
             ("--no-payloads", not self.payloads),
             ("--redact-source", self.redact_source),
             ("--again", self.again),
+            ("--only-own", not self.sender.may_add_to_all),
         )
         return words + [flag for flag, is_given in flags if is_given]
 

@@ -28,6 +28,7 @@ from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.run_owners import RunSender
 
 MOST_FILES = 1000
 FIELD_BYTES = 500_000  # also werkzeug's buffer, which must hold more than its 64 KiB blocks
@@ -250,9 +251,9 @@ def accept_upload(
     query: Mapping[str, str],
     settings: Settings,
     origin: ActionOrigin,
-    sender: str | None = None,
+    sender: RunSender,
 ) -> Import:
-    """Receive one upload and start its import. A `sender` may change no run that others sent.
+    """Receive one upload and start its import.
 
     Raises: UploadRejected; OSError; StoreError if the database is not there or cannot be written.
     """
@@ -268,7 +269,7 @@ def _accept(
     query: Mapping[str, str],
     settings: Settings,
     origin: ActionOrigin,
-    sender: str | None,
+    sender: RunSender,
 ) -> Import:
     if settings.uploads != "yes":
         raise UploadRejected(403, FORBIDDEN)

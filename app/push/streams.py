@@ -8,6 +8,7 @@ from functools import partial
 
 from compileboard.app.push.body import format_checksum
 from compileboard.app.push.refusals import PushRefused
+from compileboard.collectors.store.run_owners import NotOwner, RunSender, may_add
 from compileboard.collectors.store.streams.lines import (
     StreamDiffers,
     StreamLines,
@@ -16,27 +17,28 @@ from compileboard.collectors.store.streams.lines import (
     read_lines,
 )
 from compileboard.collectors.store.streams.receive import RunDeleted, StreamWriter
-from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_removal, get_stream, is_owner
+from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_removal, get_stream
 from compileboard.collectors.wire.lines import STREAM_ID, UnknownLine
 
 ATTEMPTS = 3
 MOST_TOLD = 1000  # missing texts in one answer
 
 
-def find_stream(reader: sqlite3.Connection, run_id: str, stream_id: str, token_id: str | None) -> Stream:
+def find_stream(
+    reader: sqlite3.Connection, run_id: str, stream_id: str, token_id: str | None, sender: RunSender
+) -> Stream:
     """Return a stream as far as it is stored.
 
-    Raises: PushRefused if its run was deleted or pruned, or another token began it.
+    Raises: PushRefused if its run was deleted or pruned, or is of another sender.
     """
     for name, value in (("run", run_id), ("stream", stream_id)):
         if not STREAM_ID.fullmatch(value):
             raise PushRefused(400, f"{name}: expected letters, digits, dots and dashes, 64 at most: {value[:80]!r}.")
     if removal := get_removal(reader, run_id):
         raise PushRefused(410, f"Run {run_id} was {removal} on the server; nothing more of it is stored.")
-    stream = get_stream(reader, run_id, stream_id) or Stream(run_id, stream_id, token_id)
-    if not is_owner(reader, stream, token_id):
-        raise PushRefused(403, f"Another token began stream {stream_id}; send under a stream of your own.")
-    return stream
+    if not may_add(reader, run_id, sender):
+        raise PushRefused(403, str(NotOwner(sender, run_id)))
+    return get_stream(reader, run_id, stream_id) or Stream(run_id, stream_id, token_id)
 
 
 def describe_place(stream: Stream) -> dict[str, str]:
@@ -48,6 +50,7 @@ def append_lines(
     open_reader: Callable[[], sqlite3.Connection],
     store: Callable[[Callable[[StreamWriter], Stream]], Stream],
     find: Callable[[sqlite3.Connection], Stream],
+    sender: RunSender,
     offset: int,
     plain: bytes,
 ) -> Stream:
@@ -65,7 +68,9 @@ def append_lines(
             if not fresh:
                 return stream
             lines = read_lines(reader, stream, fresh)
-            return store(partial(_store_lines, lines))
+            return store(partial(_store_lines, lines, sender))
+        except NotOwner as error:
+            raise PushRefused(403, str(error)) from None
         except StreamMoved:
             continue  # the same request, sent again while the first one was stored
         except StreamDiffers as error:
@@ -98,8 +103,8 @@ def _cut_known(stream: Stream, offset: int, plain: bytes) -> bytes:
     return plain[known_bytes:]
 
 
-def _store_lines(lines: StreamLines, writer: StreamWriter) -> Stream:
-    return writer.store(lines)
+def _store_lines(lines: StreamLines, sender: RunSender, writer: StreamWriter) -> Stream:
+    return writer.store(lines, sender)
 
 
 def _restart(stream: Stream, writer: StreamWriter) -> Stream:

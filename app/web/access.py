@@ -36,6 +36,7 @@ from compileboard.collectors.store.dashboard.tokens import (
     read_scopes,
 )
 from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.run_owners import RunSender
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -102,10 +103,11 @@ def may(*scopes: str) -> bool:
     return get_identity().may(*scopes)
 
 
-def get_limited_sender() -> str | None:
-    """Return the name of who may send runs, but change none that others sent; None for who may change all."""
+def get_sender() -> RunSender:
+    """Return who owns the runs that this request sends: a token, its login, a person whom a proxy names."""
     identity = get_identity()
-    return None if identity.may("write") else identity.name or ""
+    kind = "login" if identity.origin == "proxy" else "token"
+    return RunSender(None if identity.name is None else f"{kind}:{identity.name}", identity.may("write"))
 
 
 def choose_author(given: str) -> str:

@@ -39,10 +39,10 @@ from compileboard.collectors.runs.program import end_as_interrupted
 from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
 from compileboard.collectors.store.bundles.merging import MergedRun, is_bundle, merge_bundle
-from compileboard.collectors.store.connection import open_writer, write_transaction
+from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.streams.rows import save_sender
+from compileboard.collectors.store.run_owners import NotOwner, RunSender, may_add
 from compileboard.collectors.terminal import command_hints
 from compileboard.collectors.terminal.values import read_count
 from compileboard.command_line import Command, Option, Value
@@ -122,10 +122,11 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--sender",
     metavar="NAME",
-    help="Who sent PATH, if bundles are to change no run that others sent.",
+    help="Who sent PATH and owns runs that are new: token:NAME or login:NAME.",
     cls=Option,
     group=BOUNDS,
 )
+@click.option("--only-own", is_flag=True, help="Add to runs of --sender alone.", cls=Option, group=BOUNDS)
 @click.option(
     "--progress-lines",
     is_flag=True,
@@ -143,6 +144,7 @@ def import_command(
     jobs: int,
     names: str | None,
     sender: str | None,
+    only_own: bool,
     progress_lines: bool,
     tags: tuple[tuple[str, str], ...],
     **options: Any,
@@ -180,7 +182,7 @@ def import_command(
         return import_paths(
             list(paths),
             db,
-            LoadOptions(payloads=not no_payloads, tags=dict(tags), **options),
+            LoadOptions(payloads=not no_payloads, tags=dict(tags), sender=RunSender(sender, not only_own), **options),
             print_line=print_message,
             latest=latest,
             follow=follow,
@@ -190,7 +192,6 @@ def import_command(
             limits=limits,
             names=read_names(names),
             lines=lines,
-            sender=sender,
         )
     except sqlite3.Error as error:  # of this database: one that is read has words of its own
         refusal = explain(error, db)
@@ -237,7 +238,6 @@ def import_paths(
     limits: Limits = NO_LIMITS,
     names: Mapping[str, str] = NO_NAMES,
     lines: ProgressLines | None = None,
-    sender: str | None = None,
 ) -> int:
     """Import the paths, each as a run of its own but for the logs of one folder; return the exit code.
 
@@ -256,7 +256,7 @@ def import_paths(
     find = partial(find_sources, latest=latest, limits=limits, names=names)
     # What is not there is said before anything is written.
     bundles, paths = ([], paths) if follow else split_bundles(paths)
-    if bundles and options != LoadOptions(again=options.again):
+    if bundles and options != LoadOptions(again=options.again, sender=options.sender):
         label = names.get(Path(bundles[0]).name, bundles[0])
         raise ValueError(
             f"{label} is a bundle, which is taken as it is; give the options about what is stored, names, suites and "
@@ -269,7 +269,7 @@ def import_paths(
         budget = Budget(connection, limits)
         if lines is not None:
             budget.listen()
-        importing = _Importing(connection, database, options, print_line, lines, index, budget, process_count, sender)
+        importing = _Importing(connection, database, options, print_line, lines, index, budget, process_count)
         for bundle in bundles:
             importing.read_bundle(bundle, names.get(Path(bundle).name, Path(bundle).name))
         if follow:
@@ -298,7 +298,6 @@ class _Importing:
     index: bool
     budget: Budget
     process_count: int
-    sender: str | None
     rejected: bool = False
     _came: dict[str, list[str]] = field(default_factory=dict)  # the runs of each group
 
@@ -351,7 +350,12 @@ class _Importing:
         apart: list[str] = []
         foreign: list[str] = []
         merging = merge_bundle(
-            self.connection, path, label=label, again=self.options.again, most_bytes=most_bytes, sender=self.sender
+            self.connection,
+            path,
+            label=label,
+            again=self.options.again,
+            most_bytes=most_bytes,
+            sender=self.options.sender,
         )
         for merged in merging:
             self.budget.check(label, merged.record_count)
@@ -372,10 +376,7 @@ class _Importing:
             )
             self._report(done, SourceGroup(label, []), began_s, merged)
         if foreign:
-            raise StoreError(
-                f"run {', '.join(foreign)} is there already, and {self.sender} did not send it: nothing of it was "
-                "added. Use the token that sent it, or one of the scope write."
-            )
+            raise NotOwner(self.options.sender, *foreign)
         if apart:
             raise StoreError(
                 f"run {', '.join(apart)} is there already, with records that {label} lacks, or pruned, or still being "
@@ -383,7 +384,11 @@ class _Importing:
             )
 
     def _begin(self, group: SourceGroup) -> Loader:
-        return Loader(self.connection, self.database, group, self.options, process_count=self.process_count)
+        loader = Loader(self.connection, self.database, group, self.options, process_count=self.process_count)
+        if not may_add(self.connection, loader.imported.run_id, self.options.sender):  # before its run is reported
+            loader.close()
+            raise NotOwner(self.options.sender, loader.imported.run_id)
+        return loader
 
     def _read(self, loader: Loader, follow: Callable[[], SourceGroup] | None = None, then: str = "") -> None:
         began_s = time.monotonic()
@@ -399,9 +404,6 @@ class _Importing:
 
     def _report(self, done: Imported, group: SourceGroup, began_s: float, merged: MergedRun | None = None) -> None:
         took_s = time.monotonic() - began_s
-        if self.sender and merged is None and not done.known_run and not done.deleted:
-            with write_transaction(self.connection):  # of a bundle's run it is saved with the run
-                save_sender(self.connection, done.run_id, self.sender)
         self.print_line(_describe_merged(merged, took_s) if merged else _outcome(done, took_s, self.database))
         remarks = _remarks(done, group)
         others = [run_id for run_id in self._came.setdefault(group.label, []) if run_id != done.run_id]

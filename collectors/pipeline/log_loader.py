@@ -34,6 +34,7 @@ from compileboard.collectors.store.ingest.source_files import (
     find_logs,
     forget_deletion,
 )
+from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender
 
 STATE = "imported"  # how the program ended is not in its log
 APART_US = 10 * 60 * 1_000_000  # ranks and workers of one job are not that long apart
@@ -41,7 +42,7 @@ APART_US = 10 * 60 * 1_000_000  # ranks and workers of one job are not that long
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What of a log is stored, and under which name."""
+    """What of a log is stored, under which name, and who sent it."""
 
     payloads: bool = True
     redact_source: bool = False
@@ -50,6 +51,7 @@ class LoadOptions:
     tags: dict[str, str] = field(default_factory=dict)
     roots: tuple[str, ...] = ()
     again: bool = False
+    sender: RunSender = THIS_MACHINE
 
 
 @dataclass
@@ -118,7 +120,7 @@ class Loader:
             name=options.name or next((head.program for head in heads if head.program), None) or group.label,
             known_run=bool(self._known),
         )
-        self._sink = SqliteSink(connection, database, self.imported.run_id)
+        self._sink = SqliteSink(connection, database, self.imported.run_id, sender=options.sender)
 
     def read(self, progress: Progress = lambda _bytes: None) -> Imported:
         """Import what is new.
@@ -127,7 +129,7 @@ class Loader:
         """
         done = self.imported
         if self._options.again:
-            forget_deletion(self._connection, done.run_id)
+            forget_deletion(self._connection, done.run_id, self._options.sender)
         self._begin_run()
         keys = self._list_own_logs()
         ahead = {} if done.deleted else self._decode_ahead(keys)

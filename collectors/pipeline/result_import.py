@@ -67,7 +67,8 @@ def load_results(
         runs = plan_runs(connection, ResultFolder(name, read), merged, taken)
         taken |= {run.run_id for run in runs}
         for run in sorted(runs, key=lambda run: min(_times(run))):
-            yield _import_run(SqliteSink(connection, database, run.run_id), name, options, run, merged)
+            sink = SqliteSink(connection, database, run.run_id, sender=options.sender)
+            yield _import_run(sink, name, options, run, merged)
 
 
 def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
@@ -120,7 +121,7 @@ def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRu
     done = Imported(run.run_id, name, result_count=0, also_in=run.also_in)
     connection = sink.connection
     if options.again:
-        forget_deletion(connection, run.run_id)
+        forget_deletion(connection, run.run_id, options.sender)
     query = "select 1 from runs where id = :id"
     done.known_run = connection.execute(query, {"id": run.run_id}).fetchone() is not None
     before = count_rows(connection, run.run_id)

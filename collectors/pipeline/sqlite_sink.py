@@ -39,6 +39,7 @@ from compileboard.collectors.store.ingest.source_files import (
     save_trace_file,
 )
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender
 from compileboard.collectors.store.search_index import index_run
 from compileboard.collectors.store.source_excerpts import save_source_lines
 
@@ -58,13 +59,18 @@ class SqliteSink:
     """A database as the sink of one run."""
 
     def __init__(
-        self, connection: sqlite3.Connection, database: str, run_id: str, frames: FrameIndex | None = None
+        self,
+        connection: sqlite3.Connection,
+        database: str,
+        run_id: str,
+        frames: FrameIndex | None = None,
+        sender: RunSender = THIS_MACHINE,
     ) -> None:
         self.connection = connection
         self.database = database
         self.run_id = run_id
         self.is_deleted = False  # a person deleted the run: nothing more of it is stored
-        self._ingestor = Ingestor(connection, database, frames)
+        self._ingestor = Ingestor(connection, database, frames, sender)
         self._unfolded_bytes = 0
         self._identity = _identity(database)
 

@@ -26,7 +26,7 @@ def explain(answer: ServerAnswer) -> str:
     """Return what a refusal means and what to do, with the server's own words."""
     actions = {
         401: "the token is missing, wrong, expired or revoked; make one on the server with `token create`",
-        403: "the token lacks the scope `ingest`, or another token began this stream",
+        403: "the token lacks the scope `ingest`, or the run is another sender's",
         404: "there is no such address; is it a CompileBoard server of this version?",
         410: "the run was deleted or pruned on the server",
         426: "the server is older than this collector; upgrade the server",

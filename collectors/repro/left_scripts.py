@@ -15,6 +15,7 @@ from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
 from compileboard.collectors.sources.discovery import LogSource, SourceGroup
 from compileboard.collectors.sources.streams import NoSuchLog, SourceDamaged
 from compileboard.collectors.spool.folders import new_run_id
+from compileboard.collectors.store.ingest.source_files import forget_deletion
 
 NO_REPRO = "no_repro"
 
@@ -46,9 +47,10 @@ def import_scripts(connection: sqlite3.Connection, database: str, group: SourceG
     # The same scripts are the same run, whenever they come.
     imported.run_id = new_run_id(0, int(digest[:20], 16))
     if options.again:
-        connection.execute("delete from removed_runs where run_id = ?", (imported.run_id,))
+        forget_deletion(connection, imported.run_id, options.sender)
     events = _list_events(imported, digest[:32], [scripts[name] for name in names], options)
-    result = SqliteSink(connection, database, imported.run_id).ingest(EventBatch(events))
+    sink = SqliteSink(connection, database, imported.run_id, sender=options.sender)
+    result = sink.ingest(EventBatch(events))
     imported.deleted, imported.known_run = result.deleted_run, not result.new_count
     imported.record_count = len(names) if result.new_count else 0
     return imported

@@ -1113,11 +1113,18 @@ create table audit (
 ) strict;
 create index audit_subject on audit (subject, id);
 
+-- Who sent a run first: that sender alone adds to it, beside the scope write (collectors/store/run_owners.py). A run
+-- without a row was recorded on the server's machine.
+create table run_owners (
+  run_id text primary key,            -- also of a deleted run: it becomes nobody else's
+  owner text not null                 -- token:NAME, or login:NAME of a person whom a proxy names
+) strict, without rowid;
+
 -- What recorders on boxes send, by run and recorder. Offset and checksum move in the transaction of their events.
 create table streams (
   run_id text not null,               -- those of a deleted run wait with it: restored, it goes on
   stream_id text not null,
-  token_id text,                      -- who began it, and alone may go on; null where no token was asked for
+  token_id text,                      -- who began it; null where no token was asked for
   stored_bytes integer not null,
   checksum integer not null,          -- CRC-32 of these bytes
   event_count integer not null,

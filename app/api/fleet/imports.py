@@ -14,7 +14,7 @@ from compileboard.app.imports.upload import accept_upload
 from compileboard.app.queries.page import Page
 from compileboard.app.schema import Schema
 from compileboard.app.screens.dashboard.imports import build_import, build_imports, describe_no_import
-from compileboard.app.web.access import get_limited_sender, needs
+from compileboard.app.web.access import get_sender, needs
 
 _FILES: Schema = {"type": "array", "items": {"type": "string", "format": "binary"}}
 UPLOAD: Schema = {
@@ -63,4 +63,4 @@ def get_import(import_id: str) -> Import:
 @needs("ingest")
 def start_import() -> Import:
     """Send trace logs or files of benchmark results; they are imported in the background."""
-    return accept_upload(request.environ, request.args, get_settings(), request_origin(), get_limited_sender())
+    return accept_upload(request.environ, request.args, get_settings(), request_origin(), get_sender())

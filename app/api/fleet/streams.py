@@ -23,10 +23,11 @@ from compileboard.app.queries.dashboard import streams
 from compileboard.app.queries.dashboard.streams import StreamRow
 from compileboard.app.queries.fields import Count
 from compileboard.app.queries.page import Page
-from compileboard.app.web.access import get_identity, needs
+from compileboard.app.web.access import get_identity, get_sender, needs
 from compileboard.collectors.store.bundles.growth import count_contents
+from compileboard.collectors.store.run_owners import NotOwner, may_add
 from compileboard.collectors.store.streams.receive import StreamWriter
-from compileboard.collectors.store.streams.rows import get_removal, has_stream_of
+from compileboard.collectors.store.streams.rows import get_removal
 from compileboard.collectors.store.streams.texts import find_texts, pack_text, save_dropped, save_text, save_texts
 from compileboard.collectors.wire.lines import (
     DIGEST,
@@ -101,15 +102,18 @@ def get_contents(run_id: str) -> RunContentsJson:
 @needs("ingest")
 def measure(run_id: str, stream_id: str) -> Annotated[Response, None]:
     """Return how much of a stream is stored: Upload-Offset in bytes, Upload-Checksum of these."""
-    return _answer(200, describe_place(find_stream(get_reader(), run_id, stream_id, get_identity().token_id)))
+    return _answer(
+        200, describe_place(find_stream(get_reader(), run_id, stream_id, get_identity().token_id, get_sender()))
+    )
 
 
 @operation("/runs/<run_id>/streams/<stream_id>", method="PATCH", status=204)
 @needs("ingest")
 def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
     """Store whole lines of a stream from Upload-Offset on; what is there already is skipped."""
-    token_id = get_identity().token_id
-    find = partial(find_stream, run_id=run_id, stream_id=stream_id, token_id=token_id)
+    find = partial(
+        find_stream, run_id=run_id, stream_id=stream_id, token_id=get_identity().token_id, sender=get_sender()
+    )
     find(get_reader())
     offset = request.headers.get("Upload-Offset", "")
     if not offset.isascii() or not offset.isdigit() or len(offset) > MOST_OFFSET_DIGITS:
@@ -117,7 +121,7 @@ def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
     with _room():
         plain = _receive(LARGEST_BODY_BYTES, LARGEST_PLAIN_BYTES)
         check_checksum(request.headers.get("Upload-Checksum"), plain)
-        return _answer(204, describe_place(append_lines(renew_reader, _store, find, int(offset), plain)))
+        return _answer(204, describe_place(append_lines(renew_reader, _store, find, get_sender(), int(offset), plain)))
 
 
 @operation("/texts/missing", method="POST", body=TextQuestion)
@@ -130,8 +134,10 @@ def list_missing() -> MissingTexts:
     digests, dropped = _read_digests(question, "digests"), _read_digests(question, "dropped")
     if dropped:
         run_id = question.get("run")
-        if not isinstance(run_id, str) or not has_stream_of(get_reader(), run_id, get_identity().token_id):
-            raise PushRefused(403, "run: expected the run of a stream that this token began, for what was dropped.")
+        if not isinstance(run_id, str):
+            raise PushRefused(400, "run: expected the run of what was dropped.")
+        if not may_add(get_reader(), run_id, get_sender()):
+            raise PushRefused(403, str(NotOwner(get_sender(), run_id)))
         _store(lambda writer: save_dropped(writer.connection, run_id, dropped))
     return MissingTexts([digest for digest in digests if digest not in find_texts(get_reader(), [digest])])
 

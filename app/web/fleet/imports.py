@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 from compileboard.app.db import get_board_path, get_settings, request_origin
 from compileboard.app.imports.upload import FORBIDDEN, accept_upload
 from compileboard.app.screens.dashboard.imports import build_import, build_imports, describe_no_import
-from compileboard.app.web.access import describe_lack, may
+from compileboard.app.web.access import describe_lack, get_sender, may
 
 blueprint = Blueprint("imports", __name__)
 SHOWN = 20
@@ -29,7 +29,7 @@ def index() -> str:
 @blueprint.post("/imports")
 def start() -> Response:
     """Take the form; a browser then follows its import."""
-    upload = accept_upload(request.environ, request.args, get_settings(), request_origin())
+    upload = accept_upload(request.environ, request.args, get_settings(), request_origin(), get_sender())
     return redirect(url_for("imports.show", import_id=upload.id), 303)
 
 

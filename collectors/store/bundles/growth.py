@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -143,9 +143,10 @@ def _compare(here: Iterable[Sequence[Any]], there: Iterable[Sequence[Any]]) -> t
     return has_more_here, has_more_there
 
 
-def grow_run(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str) -> None:
+def grow_run(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, present: Collection[str]) -> None:
     """Put a bundle's rows of a run in the place of those here, in the caller's transaction.
 
+    Its trials name those other runs that are `present`.
     What people wrote, answers about its repros and its name stay. Its words have to be indexed again.
     """
     key = {"run_id": run_id}
@@ -160,7 +161,7 @@ def grow_run(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id:
     put_back_rows(bundle, connection, run_id, {*DETAIL, *ROLLUPS, *_REPLACED, *_WITH_THEM}, is_own=False)
     for answer in answers:
         _put_back_answer(connection, dict(answer))
-    _update_run(connection, bundle, key)
+    _update_run(connection, bundle, key, present)
     connection.execute("delete from search_runs where run_id = :run_id", key)
 
 
@@ -180,7 +181,9 @@ def _put_back_answer(connection: sqlite3.Connection, answer: dict[str, Any]) -> 
     )
 
 
-def _update_run(connection: sqlite3.Connection, bundle: sqlite3.Connection, key: dict[str, str]) -> None:
+def _update_run(
+    connection: sqlite3.Connection, bundle: sqlite3.Connection, key: dict[str, str], present: Collection[str]
+) -> None:
     """Take a run's end from the bundle, and what was not known of it; add tags and trials."""
     run = dict(bundle.execute("select * from runs where id = :run_id", key).fetchone())
     columns = [name for name in run if name not in ("id", "pub")]
@@ -193,7 +196,6 @@ def _update_run(connection: sqlite3.Connection, bundle: sqlite3.Connection, key:
         for row in bundle.execute(statement, key):
             values = dict(row)
             for name in {"base_run_id", "new_run_id"} & values.keys():
-                known = connection.execute("select 1 from runs where id = ?", (values[name],)).fetchone()
-                values[name] = values[name] if known else None
+                values[name] = values[name] if values[name] in present else None
             marks = ", ".join(f":{name}" for name in values)
             connection.execute(f"insert or ignore into {table} ({', '.join(values)}) values ({marks})", values)  # noqa: S608

@@ -7,6 +7,7 @@ Whoever sent one is not trusted: what it may hold is exactly our own schema, and
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -16,8 +17,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from compileboard.collectors.contract.fingerprints import config_hash, content_id
 from compileboard.collectors.store.bundles.growth import RunGrowth, find_growth, grow_run
-from compileboard.collectors.store.codec import measure_unpacked
+from compileboard.collectors.store.codec import measure_unpacked, unpack_bytes
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
     DATABASE_VERSION,
@@ -26,18 +28,27 @@ from compileboard.collectors.store.connection import (
     open_writer,
     write_transaction,
 )
-from compileboard.collectors.store.dashboard.trash import copy_run, database_path
+from compileboard.collectors.store.dashboard.trash import copy_run, database_path, list_own_rows, read_tables
 from compileboard.collectors.store.errors import NotAStore, StoreError, StoreNotReadable, StoreTooNew, explain
+from compileboard.collectors.store.ingest.results import SERIES
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender, claim_run, is_of_other_run, may_add
 from compileboard.collectors.store.sealed.reopening import reopen_run
 from compileboard.collectors.store.sealed.rows import has_sealed_runs
 from compileboard.collectors.store.search_index import index_run
-from compileboard.collectors.store.streams.rows import has_sent_run, save_sender
+from compileboard.collectors.wire.lines import digest_of
 
 MAGIC = b"SQLite format 3\0"
 MOST_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
 # Where a table has compressed texts.
+_IDENTITIES = {
+    "function": "file, name from functions",
+    "break": "fingerprint from distinct_breaks",
+    "series": f"{', '.join(SERIES)} from series",
+    "cause": "fingerprint from recompile_causes",
+    "source": "file, first_line, text from source_excerpts",
+}
 PACKED = (("payloads", "body"), ("events", "body"), ("configs", "body"), ("repros", "manifest"))
 
 
@@ -122,14 +133,14 @@ def merge_bundle(
     label: str | None = None,
     again: bool = False,
     most_bytes: int | None = None,
-    sender: str | None = None,
+    sender: RunSender = THIS_MACHINE,
 ) -> Iterator[MergedRun]:
     """Add a bundle's runs under their own ids, each in one transaction.
 
     A run that is here gets what the bundle has more of it, if that has all that is here; else it stays as it is. One
     that was deleted here is left out, unless it is to come `again`. `most_bytes` bounds all texts, unpacked.
-    `label` is what the file is called where that is not its name. `sender` is the name of who sent the file and may
-    change no run that others sent.
+    `label` is what the file is called where that is not its name. A run of another sender, or with a process of another
+    run, is `foreign` and stays as it is.
     Raises: NotAStore, StoreTooNew, StoreError.
     """
     count_events = "select count(*) from events where run_id = ?"
@@ -143,13 +154,13 @@ def merge_bundle(
                 state, known_count = _find_state(connection, bundle, run_id, again=again, sender=sender)
                 count = 0
                 if state in ("new", "grown"):
+                    claim_run(connection, run_id, sender)
+                    present = [row[0] for row in connection.execute("select id from runs")]
+                    present = [run_id, *(other_id for other_id in present if may_add(connection, other_id, sender))]
                     if state == "new":
-                        present = [row[0] for row in connection.execute("select id from runs")]
-                        copy_run(bundle, connection, run_id, [*present, run_id])
-                        if sender:
-                            save_sender(connection, run_id, sender)
+                        copy_run(bundle, connection, run_id, present)
                     else:
-                        grow_run(connection, bundle, run_id)
+                        grow_run(connection, bundle, run_id, present)
                     publish_run(connection, run_id)
                     _copy_commits(bundle, connection)
                     connection.execute("delete from removed_runs where run_id = ?", (run_id,))
@@ -159,14 +170,28 @@ def merge_bundle(
 
 
 def _find_state(
-    connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, *, again: bool, sender: str | None
+    connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, *, again: bool, sender: RunSender
 ) -> RunGrowth:
+    if not may_add(connection, run_id, sender) or _has_process_of_other_run(connection, bundle, run_id):
+        return RunGrowth("foreign", 0)
     if connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
-        if sender is not None and not has_sent_run(connection, run_id, sender):
-            return RunGrowth("foreign", 0)
         return find_growth(connection, bundle, run_id)
     is_deleted = connection.execute("select 1 from removed_runs where run_id = ?", (run_id,)).fetchone()
     return RunGrowth("deleted" if is_deleted and not again else "new", 0)
+
+
+def _has_process_of_other_run(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str) -> bool:
+    """Return whether a row of a bundle's run names a process that another run here has."""
+    tables = read_tables(bundle)
+    columns = {"processes": "id"} | {
+        name: "process_id" for name, table in tables.items() if "process_id" in table.columns
+    }
+    process_ids: set[str] = set()
+    for name, where in list_own_rows(tables).items():
+        if name in columns:
+            statement = f"select distinct {columns[name]} from {name} where {where}"  # noqa: S608 - our own names
+            process_ids.update(row[0] for row in bundle.execute(statement, {"run_id": run_id}))
+    return any(is_of_other_run(connection, run_id, process_id) for process_id in process_ids)
 
 
 @contextmanager
@@ -259,6 +284,7 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
     state = bundle.execute("pragma quick_check(1)").fetchone()[0]
     if state != "ok" or bundle.execute("pragma foreign_key_check").fetchone() is not None:
         raise NotAStore(_damaged(name))
+    _check_ids(bundle, name)
     total_bytes = 0
     for table, column in PACKED:
         for (body,) in bundle.execute(f"select {column} from {table}"):  # noqa: S608 - our own names
@@ -269,6 +295,34 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
                 raise NotAStore(
                     f"{name} has a text of {MOST_TEXT_BYTES:,} bytes, or more than {most:,} bytes of texts."
                 )
+    for table, key, hash_body in (("payloads", "lower(hex(digest))", digest_of), ("configs", "hash", _hash_config)):
+        for digest, body in bundle.execute(f"select {key}, body from {table}"):  # noqa: S608 - our own names
+            try:
+                is_its_text = hash_body(unpack_bytes(body)) == digest
+            except ValueError:  # damaged
+                is_its_text = False
+            if not is_its_text:
+                raise NotAStore(f"{name} has a text that is not that of its digest; it is refused.")
+
+
+def _hash_config(body: bytes) -> str:
+    return config_hash(body.decode("utf-8", "surrogatepass"))
+
+
+def _check_ids(bundle: sqlite3.Connection, name: str) -> None:
+    """Compare the ids of what runs share with its content: other runs would get what has an id of theirs.
+
+    Raises: NotAStore.
+    """
+    for kind, columns in _IDENTITIES.items():
+        for row_id, *content in bundle.execute(f"select id, {columns}"):
+            if row_id != (_id_of_cause(*content) if kind == "cause" else content_id(kind, *content)):
+                raise NotAStore(f"{name} has a {kind} under the id of another one; it is refused.")
+
+
+def _id_of_cause(fingerprint: str) -> int | None:
+    """Return the id of a recompile's cause, whose fingerprint begins with the digits that make its id."""
+    return int(fingerprint[:16], 16) >> 1 if re.fullmatch("[0-9a-f]{32}", fingerprint) else None
 
 
 def _read_schema(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:

@@ -42,6 +42,7 @@ from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.rollups.summaries import write_summaries
 from compileboard.collectors.store.rollups.totals import BatchTotals
+from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender, claim_run, is_of_other_run, may_add
 from compileboard.collectors.store.sealed.large_runs import reopen_large_run
 from compileboard.collectors.store.sealed.reopening import reopen_run
 from compileboard.collectors.store.streams.rows import get_removal
@@ -49,6 +50,7 @@ from compileboard.collectors.store.streams.rows import get_removal
 HELD_WHOLE: frozenset[type[Event]] = frozenset(
     (CommitsSeen, ConfigSeen, PageFaultsCounted, ArtifactSeen, SpanSeen, SymbolSeen, ReproCaptured, ReproValues)
 )
+OTHER_RUN = "its process is of another run"
 STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 
@@ -67,13 +69,19 @@ class Ingestor:
     """The writer of events of any number of runs, through one connection."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: str = "the database", frames: FrameIndex | None = None
+        self,
+        connection: sqlite3.Connection,
+        path: str = "the database",
+        frames: FrameIndex | None = None,
+        sender: RunSender = THIS_MACHINE,
     ) -> None:
         self.connection = connection
+        self.sender = sender
         self.path = path
         self.frames = frames or FrameIndex(connection)
         self.stacks = StackIndex(connection)
         self.traces = TraceRows(connection)
+        self._runs_of_processes: dict[str, str] = {}
         self.packed: Mapping[int, bytes] = {}  # bodies of events that are packed already, by their id()
 
     def ingest(
@@ -92,8 +100,8 @@ class Ingestor:
         An event that the store cannot take is refused alone: the batch is then recorded anew, each event behind a
         savepoint of its own, and the result lists what was refused.
 
-        Raises: StoreError in words (locked, full, unreadable); nothing of the batch is then recorded, and it may be
-        given again.
+        Raises: NotOwner if the run is of another sender; StoreError in words (locked, full, unreadable). Nothing of the
+        batch is then recorded, and it may be given again.
         """
         now_us = time.time_ns() // 1000 if now_us is None else now_us
         batch = list(events)
@@ -114,12 +122,14 @@ class Ingestor:
         result = IngestResult()
         before = self.connection.total_changes
         try:
-            if not get_removal(self.connection, run_id) and reopen_large_run(self.connection, run_id):
+            is_to_write = not get_removal(self.connection, run_id) and may_add(self.connection, run_id, self.sender)
+            if is_to_write and reopen_large_run(self.connection, run_id):
                 self.forget()
             with write_transaction(self.connection):
                 if get_removal(self.connection, run_id):
                     result.deleted_run = True
                     return result
+                claim_run(self.connection, run_id, self.sender)
                 if reopen_run(self.connection, run_id):
                     self.forget()
                 try:
@@ -156,6 +166,7 @@ class Ingestor:
             else:
                 result.new_count += single.new_count
                 result.known_count += single.known_count
+                result.refused += single.refused
                 result.clashing += single.clashing
             self.connection.execute("release event")
 
@@ -163,6 +174,16 @@ class Ingestor:
         """Drop what is remembered of the database: it may have been rolled back, or written by others."""
         for cache in (self.frames, self.stacks, self.traces):
             cache.forget()
+        self._runs_of_processes.clear()
+
+    def may_have(self, run_id: str, process_id: str) -> bool:
+        """Return whether a process is of a run, or of none yet."""
+        if self._runs_of_processes.get(process_id) == run_id:
+            return True
+        if is_of_other_run(self.connection, run_id, process_id):
+            return False
+        self._runs_of_processes[process_id] = run_id
+        return True
 
     def _ingest_batch(self, run_id: str, events: list[Event], now_us: int, result: IngestResult) -> None:
         totals = BatchTotals(self.connection, run_id)
@@ -174,6 +195,9 @@ class Ingestor:
                 self._ensure_run(run_id, event.time_us, now_us)
                 ensured = True
             kind = type(event)
+            if not self.may_have(run_id, event.process_id):
+                result.refused.append(RefusedEvent(event, OTHER_RUN))
+                continue
             # What has a table that holds all of it needs no copy among the events.
             if kind not in HELD_WHOLE:
                 if not self._save_event(run_id, event):
@@ -229,12 +253,13 @@ class Ingestor:
         return cursor.rowcount == 1
 
     def _is_clashing(self, event: Event) -> bool:
-        """Return True if the event stored under this one's number is another."""
-        kind, time_us = self.connection.execute(
-            "select kind, time_us from events where process_id = :process_id and sequence = :sequence",
+        """Return True if the event stored under this one's number has other content."""
+        (body,) = self.connection.execute(
+            "select body from events where process_id = :process_id and sequence = :sequence",
             {"process_id": event.process_id, "sequence": event.sequence},
         ).fetchone()
-        return (kind, time_us) != (event.KIND, event.time_us)
+        packed = self.packed.get(id(event)) or pack(dump_event(event))
+        return bool(body != packed) and json.loads(unpack(body)) != json.loads(unpack(packed))
 
     def _ensure_run(self, run_id: str, time_us: int, now_us: int) -> None:
         """Make a bare row for a run whose own start has not arrived: another node's, or a recorder that was killed."""

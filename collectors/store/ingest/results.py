@@ -16,9 +16,9 @@ from compileboard.collectors.store.rollups.results import NUMBERS
 MOST_COUNT = 2**53  # beyond it a float names no number of things
 _WORDS = ("mode", "dtype", "device", "hardware", "backend")
 _LATER = ("task", "reason", "accuracy", "message", "started_us", "duration_us", "command", "origin")
-_SERIES = ("suite", "model", *_WORDS, "dynamic", "batch_size", "world_size")
+SERIES = ("suite", "model", *_WORDS, "dynamic", "batch_size", "world_size")
 _KEY = ("run_id", "series_id", "experiment")
-_ADD_SERIES = InsertOnce("series", *_SERIES)
+_ADD_SERIES = InsertOnce("series", *SERIES)
 _ROW = (*_KEY, "process_id", "sequence", "status", "time_us", *_LATER, *NUMBERS, "traceback", "facts")
 
 
@@ -84,7 +84,7 @@ def _find_series(batch: Batch, event: BenchMeasured) -> int:
         "dynamic": int(event.dynamic),
         "batch_size": event.batch_size or 0,
     }
-    return batch.find_id(_ADD_SERIES, ("series", *(key[name] for name in _SERIES)), key)
+    return batch.find_id(_ADD_SERIES, ("series", *(key[name] for name in SERIES)), key)
 
 
 def _write_parts(batch: Batch, result_id: int, event: BenchMeasured, others: dict[str, float]) -> None:

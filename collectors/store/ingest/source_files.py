@@ -13,6 +13,7 @@ from typing import Any
 from compileboard.collectors.contract.rejects import OF_LAST_READING, Rejects
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.run_owners import NotOwner, RunSender, may_add
 from compileboard.collectors.store.sealed.large_runs import reopen_large_run
 from compileboard.collectors.store.sealed.reopening import reopen_run
 
@@ -227,8 +228,13 @@ def name_run(connection: sqlite3.Connection, run_id: str, name: str, label: str)
     )
 
 
-def forget_deletion(connection: sqlite3.Connection, run_id: str) -> None:
-    """Allow a run that a person deleted to be imported again, because a person asks for it."""
+def forget_deletion(connection: sqlite3.Connection, run_id: str, sender: RunSender) -> None:
+    """Allow a run that a person deleted to be imported again, because a person asks for it.
+
+    Raises: NotOwner.
+    """
+    if not may_add(connection, run_id, sender):
+        raise NotOwner(sender, run_id)
     connection.execute("delete from removed_runs where run_id = :run_id", {"run_id": run_id})
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.collectors.contract.events import ArtifactSeen, Event, Json, ReproCaptured
+from compileboard.collectors.contract.events import ArtifactSeen, ConfigSeen, Event, Json, ReproCaptured
+from compileboard.collectors.contract.fingerprints import config_hash
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.store.codec import pack, unpack, unpack_bytes
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
@@ -166,6 +167,9 @@ def _add_event(read: StreamLines, line: bytes, body: Mapping[str, Json], texts: 
     is_named = isinstance(event.process_id, str) and event.process_id.isprintable()
     if not is_named or not _is_number(event.sequence) or not _is_number(event.time_us):
         raise WireError(f"a {event.KIND} event has an impossible process, number or time")
+    # Runs share a configuration by its hash.
+    if isinstance(event, ConfigSeen) and not dropped_count and config_hash(event.body) != event.config_hash:
+        raise WireError(f"a configuration is {config_hash(event.body)}, not {event.config_hash[:80]!r}")
     generation = body.get("generation")
     if generation is not None:
         if not _is_number(generation):
@@ -175,7 +179,8 @@ def _add_event(read: StreamLines, line: bytes, body: Mapping[str, Json], texts: 
         read.referred.update({digest: texts.rows[digest].id for digest in list_digests(body) if digest in texts.rows})
     if type(event) not in HELD_WHOLE:
         read.packed[id(event)] = pack(line.decode())
-    read.events.append(event)
+    if not (isinstance(event, ConfigSeen) and dropped_count):  # no text is not that configuration
+        read.events.append(event)
     read.dropped_text_count += dropped_count
 
 

@@ -15,7 +15,7 @@ from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent,
 from compileboard.collectors.fixes.recorded import SourceLines
 from compileboard.collectors.store.connection import checkpoint, write_transaction
 from compileboard.collectors.store.ingest.frames import LoggedFrames
-from compileboard.collectors.store.ingest.ingestor import Ingestor, describe_refusal, is_of_an_event
+from compileboard.collectors.store.ingest.ingestor import OTHER_RUN, Ingestor, describe_refusal, is_of_an_event
 from compileboard.collectors.store.ingest.source_files import (
     RejectRow,
     add_run_rejects,
@@ -27,6 +27,7 @@ from compileboard.collectors.store.ingest.source_files import (
     save_run_rejects,
     save_trace_pieces,
 )
+from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender
 from compileboard.collectors.store.sealed.large_runs import refuse_large_run
 from compileboard.collectors.store.source_excerpts import save_source_lines
 from compileboard.collectors.store.streams.lines import StreamLines
@@ -54,7 +55,6 @@ class _KnownRun:
 
     ingestor: Ingestor
     generations: dict[int, int]  # of the events that are stored now, by their id()
-    process_ids: set[str] = field(default_factory=set)
     pub: int | None = None
 
 
@@ -76,11 +76,11 @@ class StreamWriter:
         self._known: OrderedDict[str, _KnownRun] = OrderedDict()
         self._unfolded_bytes = 0
 
-    def store(self, lines: StreamLines) -> Stream:
+    def store(self, lines: StreamLines, sender: RunSender = THIS_MACHINE) -> Stream:
         """Store lines whole, and return their stream behind them.
 
-        Raises: RunDeleted; StreamMoved if another request of the stream was stored meanwhile; RunSealed if all others
-        would wait for the run's rows; StoreError in words.
+        Raises: RunDeleted; NotOwner if the run is of another sender; StreamMoved if another request of the stream was
+        stored meanwhile; RunSealed if all others would wait for the run's rows; StoreError in words.
         """
         before = lines.stream
         refuse_large_run(self.connection, before.run_id)
@@ -91,7 +91,7 @@ class StreamWriter:
         known = self._recall(before.run_id)
         known.generations.clear()
         known.generations.update(lines.generations)
-        known.ingestor.packed = lines.packed
+        known.ingestor.packed, known.ingestor.sender = lines.packed, sender
         part = self._sort_out(known, before.run_id, lines)
         now_us = time.time_ns() // 1000
 
@@ -146,7 +146,6 @@ class StreamWriter:
             known = _KnownRun(Ingestor(self.connection, self.path, frames), generations)
         elif known.pub is None or known.pub != self._read_pub(run_id):
             known.ingestor.forget()
-            known.process_ids.clear()
         self._known[run_id] = known
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
@@ -162,26 +161,15 @@ class StreamWriter:
         ends = {process_id: log.end_offset_bytes for process_id, log in find_logs(self.connection, logged).items()}
         part = _SortedEvents()
         for event in lines.events:
-            if event.process_id not in known.process_ids:
-                if self._is_foreign(run_id, event.process_id):
-                    part.foreign.append(RefusedEvent(event, "its process is of another run"))
-                    continue
-                known.process_ids.add(event.process_id)
+            if not known.ingestor.may_have(run_id, event.process_id):
+                part.foreign.append(RefusedEvent(event, OTHER_RUN))
+                continue
             if isinstance(event, SpanSeen) and id(event) in lines.generations:
                 if event.sequence < ends.get(event.process_id, 0):
                     continue
                 part.log_ends[event.process_id] = ends[event.process_id] = event.sequence + 1
             part.events.append(event)
         return part
-
-    def _is_foreign(self, run_id: str, process_id: str) -> bool:
-        for query in (
-            "select 1 from processes where id = ? and run_id <> ?",
-            "select 1 from events where process_id = ? and run_id <> ? limit 1",
-        ):
-            if self.connection.execute(query, (process_id, run_id)).fetchone() is not None:
-                return True
-        return False
 
     def _save_marks(self, lines: StreamLines, rejects: Rejects) -> None:
         connection, run_id = self.connection, lines.stream.run_id

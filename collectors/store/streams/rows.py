@@ -6,7 +6,6 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.errors import StoreError
 
 
@@ -45,54 +44,6 @@ def get_stream(connection: sqlite3.Connection, run_id: str, stream_id: str) -> S
         {"run_id": run_id, "stream_id": stream_id},
     ).fetchone()
     return Stream(*row) if row else None
-
-
-def is_owner(connection: sqlite3.Connection, stream: Stream, token_id: str | None) -> bool:
-    """Return whether a token may go on with a stream: it began it, or has the name of the one that did."""
-    if stream.token_id == token_id:
-        return True
-    query = "select count(distinct name) = 1 and count(*) = 2 from tokens where id in (?, ?)"
-    (is_same,) = connection.execute(query, (stream.token_id, token_id)).fetchone()
-    return bool(is_same)
-
-
-def has_stream_of(connection: sqlite3.Connection, run_id: str, token_id: str | None) -> bool:
-    """Return whether a token may go on with a stream of a run, or nobody has one yet."""
-    rows = connection.execute("select stream_id, token_id from streams where run_id = :run_id", {"run_id": run_id})
-    streams = [Stream(run_id, row["stream_id"], row["token_id"]) for row in rows]
-    return not streams or any(is_owner(connection, stream, token_id) for stream in streams)
-
-
-def has_sent_run(connection: sqlite3.Connection, run_id: str, sender: str) -> bool:
-    """Return whether a run came from the tokens of a name: by a stream, or by the import that made it."""
-    query = """
-        select
-          exists (
-            select 1
-            from streams
-            join tokens on tokens.id = streams.token_id
-            where streams.run_id = :run_id and tokens.name = :sender
-          )
-          or :sender is coalesce(
-            (select actor from audit where subject = :run_id and action = 'run.send' order by id desc limit 1),
-            (select actor from audit where subject = :run_id and action = 'import.done' order by id limit 1)
-          )
-        """
-    (has_sent,) = connection.execute(query, {"run_id": run_id, "sender": sender}).fetchone()
-    return bool(has_sent)
-
-
-def save_sender(connection: sqlite3.Connection, run_id: str, sender: str) -> None:
-    """Save in the caller's transaction whose tokens sent a new run; the first keeps it until the run is deleted."""
-    query = """
-        select 1
-        from audit
-        where subject = :run_id and action = 'run.send' and id > coalesce(
-          (select max(id) from audit where subject = :run_id and action in ('run.delete', 'run.prune')), 0
-        )
-        """
-    if connection.execute(query, {"run_id": run_id}).fetchone() is None:
-        record_action(connection, "run.send", run_id, ActionOrigin("api", sender))
 
 
 def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: int) -> None:

@@ -43,7 +43,11 @@ def _frame(number: int, again: int = 0) -> dict[str, Any]:
 def _record(
     kind: str, function: str, duration_us: int = 200_000, outcome: str = "compiled", **more: Any
 ) -> dict[str, Any]:
-    metrics = {"duration_us": duration_us, "guard_count": 12, "dynamo_config": {"config_hash": "cafe01"}} | more
+    metrics = {
+        "duration_us": duration_us,
+        "guard_count": 12,
+        "dynamo_config": {"config_hash": "a4797441f1dafbf1"},
+    } | more
     return {
         "record_kind": kind,
         "function": function,
@@ -68,9 +72,13 @@ def list_events(state: str = "finished") -> list[Event]:
         (ProcessStarted, {"run_id": RUN, "pid": 7, "rank": 0, "capabilities": {"metrics": "ok", "events": "no tap"}}),
         (
             ConfigSeen,
-            {"config_hash": "cafe01", "config_kind": "dynamo", "body": '{"recompile_limit": 2, "verbose": false}'},
+            {
+                "config_hash": "a4797441f1dafbf1",
+                "config_kind": "dynamo",
+                "body": '{"recompile_limit": 2, "verbose": false}',
+            },
         ),
-        (ConfigSeen, {"config_hash": "cafe02", "config_kind": "changed", "body": json.dumps(CHANGED)}),
+        (ConfigSeen, {"config_hash": "77f7156fe72cc1eb", "config_kind": "changed", "body": json.dumps(CHANGED)}),
         (
             CompileStarted,
             _frame(0)

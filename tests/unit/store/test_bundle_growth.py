@@ -16,15 +16,15 @@ from compileboard.collectors.pipeline.log_loader import LoadOptions
 from compileboard.collectors.store.bundles.growth import count_contents
 from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
-from compileboard.collectors.store.dashboard.tokens import create_token
+from compileboard.collectors.store.dashboard.trash import delete_run
+from compileboard.collectors.store.errors import NotAStore
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.source_files import save_trace_file
 from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.collectors.store.maintenance.verification import verify
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.run_owners import RunSender
 from compileboard.collectors.store.sealed.rows import list_sealed_runs
-from compileboard.collectors.store.streams.rows import save_sender
 from tests.unit.app.benched import MLP
 from tests.unit.app.explored import LOGS
 from tests.unit.app.repros import RUN as REPRO_RUN
@@ -131,30 +131,51 @@ def test_a_run_with_very_deep_stacks_grows(board: sqlite3.Connection, make: Make
     assert board.execute("select count(*) from stack_nodes where file = 'deep'").fetchone()[0] == 0
 
 
+BOX_1, BOX_2 = RunSender("token:box-1", False), RunSender("token:box-2", False)
+
+
 def test_a_limited_sender_changes_only_runs_that_it_sent(board: sqlite3.Connection, make: Make) -> None:
     half, whole = make(HALF), make(WHOLE)
 
-    def send(bundle: str, sender: str) -> str:
+    def send(bundle: str, sender: RunSender) -> str:
         (merged,) = merge_bundle(board, bundle, sender=sender)
         return merged.state
 
-    assert send(half, "box-1") == "new"
+    assert send(half, BOX_1) == "new"
     (run_id,) = board.execute("select id from runs").fetchone()
     before = count_contents(board, run_id)
-    record_action(board, "import.done", run_id, ActionOrigin("api", "box-2"))  # of a bundle that was refused
-    assert (send(whole, "box-2"), count_contents(board, run_id)) == ("foreign", before)
-    save_sender(board, run_id, "box-2")  # too late
-    assert send(whole, "box-1") == "grown"
-    board.execute("delete from audit where action = 'run.send'")  # as before there was one
-    assert [send(whole, sender) for sender in ("box-1", "box-2")] == ["foreign", "known"]
-    board.execute("delete from audit")
-    create_token(board, "box-2", ("ingest",), created_by="me")
-    board.execute(
-        "insert into streams (run_id, stream_id, token_id, stored_bytes, checksum, event_count, lost_count,"
-        " dropped_text_count, started_us, updated_us) select ?, 's', id, 0, 0, 0, 0, 0, 1, 1 from tokens",
-        (run_id,),
-    )
-    assert send(whole, "box-2") == "known"
+    assert (send(whole, BOX_2), count_contents(board, run_id)) == ("foreign", before)
+    assert send(whole, RunSender("login:box-1", False)) == "foreign"
+    assert send(whole, BOX_1) == "grown"
+    assert send(whole, RunSender("token:ann")) == "known"  # the scope write
+    delete_run(board, run_id)
+    assert send(whole, BOX_2) == "foreign"
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        "update payloads set digest = zeroblob(16) where id = (select min(id) from payloads)",
+        "update configs set body = (select body from configs order by hash desc limit 1)",
+        "update functions set name = name || 'x'",
+        "update recompile_causes set fingerprint = 'x' where id = (select min(id) from recompile_causes)",
+    ],
+)
+def test_what_other_runs_would_share_is_what_its_id_says(board: sqlite3.Connection, make: Make, forge: str) -> None:
+    bundle = make(lzma.decompress(LOGS["zoo_recompiles"].read_bytes()))
+    with closing(sqlite3.connect(bundle)) as writer, writer:
+        assert writer.execute(forge).rowcount
+    with pytest.raises(NotAStore, match="it is refused"):
+        merge(board, bundle)
+
+
+def test_a_bundle_with_a_process_of_another_run_is_refused(board: sqlite3.Connection, make: Make) -> None:
+    assert merge(board, make(HALF)) == "new"
+    (process_id,) = board.execute("select id from processes limit 1").fetchone()
+    forged = make(lzma.decompress(LOGS["zoo_recompiles"].read_bytes()))
+    with closing(sqlite3.connect(forged)) as writer, writer:
+        writer.execute("insert into events select ?, 9999, id, 'run_ended', 0, x'00' from runs", (process_id,))
+    assert merge(board, forged) == "foreign"
 
 
 def test_a_sender_adds_to_each_run_of_its_bundle(board: sqlite3.Connection, make: Make, tmp_path: Path) -> None:
@@ -164,7 +185,7 @@ def test_a_sender_adds_to_each_run_of_its_bundle(board: sqlite3.Connection, make
             migrate_connection(writer)
             run_ids = [merged.run_id for bundle in bundles for merged in merge_bundle(writer, bundle)]
             write_bundle(writer, run_ids, str(both))
-        return [merged.state for merged in merge_bundle(board, str(both), sender="box-1")]
+        return [merged.state for merged in merge_bundle(board, str(both), sender=BOX_1)]
 
     other = lzma.decompress(LOGS["zoo_recompiles"].read_bytes())
     other_half = other[: other.index(b"\nV", len(other) // 2) + 1]

@@ -8,14 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunEnded, RunStarted, SpanSeen
+from compileboard.collectors.contract.events import (
+    ArtifactSeen,
+    ConfigSeen,
+    Event,
+    Noted,
+    ProcessStarted,
+    RunEnded,
+    RunStarted,
+    SpanSeen,
+)
+from compileboard.collectors.contract.fingerprints import config_hash
+from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash, restore_run
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.search_index import index_run
 from compileboard.collectors.store.streams.lines import StreamDiffers, TextsMissing, read_lines
 from compileboard.collectors.store.streams.receive import RunDeleted, StreamWriter
-from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream, is_owner, list_unindexed_runs
+from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream, list_unindexed_runs
 from compileboard.collectors.store.streams.texts import DAY_US, find_texts, pack_text, save_dropped, save_text
 from compileboard.collectors.wire.lines import checksum_of, digest_of, dump_line
 from compileboard.collectors.wire.marks import (
@@ -198,15 +209,21 @@ def test_a_beat_is_a_sign_of_life_and_no_change(store: sqlite3.Connection) -> No
     assert row["heartbeat_us"] > 0
 
 
-def test_a_new_token_of_the_same_name_goes_on(store: sqlite3.Connection) -> None:
-    for token_id, name in (("old", "box 1"), ("new", "box 1"), ("other", "box 2")):
-        store.execute(
-            "insert into tokens (id, name, secret_hash, scopes, created_us, created_by) values (?, ?, ?, '', 0, '')",
-            (token_id, name, token_id.encode()),
-        )
-    stream = Stream("R", "s1", "old")
-    may_go_on = [is_owner(store, stream, token_id) for token_id in ("old", "new", "other", None)]
-    assert may_go_on == [True, True, False, False]
+def test_of_two_events_of_one_number_the_second_is_counted(store: sqlite3.Connection) -> None:
+    first, other = (Noted("p", 3, 7, name="x", body={"a": number}) for number in (1, 2))
+    for stream_id, event in (("s1", first), ("s2", first), ("s3", other)):
+        send(store, write([*START, event]), stream_id)
+    rows = store.execute("select file_name, kind, reject_count from run_rejects").fetchall()
+    assert [tuple(row) for row in rows] == [("s3", "number_taken", 1)]
+    assert '"a":1' in unpack(store.execute("select body from events where sequence = 3").fetchone()["body"])
+
+
+def test_a_configuration_is_that_of_its_hash(store: sqlite3.Connection) -> None:
+    right, forged = (ConfigSeen("p", -5, 7, config_hash("a = 1"), "dynamo", body) for body in ("a = 1", "a = 2"))
+    send(store, write([*START, forged]))
+    assert count(store, "configs", "run_rejects") == [0, 1]
+    send(store, write([right]), "s2")
+    assert unpack(store.execute("select body from configs").fetchone()["body"]) == "a = 1"
 
 
 def test_the_first_end_of_a_recorder_holds_and_of_two_recorders_the_worse(store: sqlite3.Connection) -> None:

@@ -31,7 +31,7 @@ def test_compilations_carry_torchs_fields_and_ours(client: FlaskClient) -> None:
     first = rows[0]
     assert (first["function"], first["outcome"], first["file"], first["line"]) == ("f", "compiled", "model.py", 3)
     assert (first["guard_count"], first["compile_id"], first["process_id"]) == (12, "0/0", PROCESS)
-    assert first["dynamo_config"] == {"config_hash": "cafe01"}
+    assert first["dynamo_config"] == {"config_hash": "a4797441f1dafbf1"}
     assert first["config_suppress_errors"] is None
     assert first["phases_us"]["restart"] == 5_000
     assert [row["outcome"] for row in rows[-2:]] == ["recompile_limit", "failed"]
@@ -83,7 +83,7 @@ def test_a_run_has_its_surroundings(client: FlaskClient) -> None:
     assert data["outcomes"] == {"compiled": 2, "failed": 1, "recompile_limit": 1}
     assert data["phases_us"]["first_calls"] == 40_000
     assert data["changed_settings"][0]["name"] == "recompile_limit"
-    assert get(client, f"/runs/{RUN}/configs/cafe01")["values"] == {"recompile_limit": 2, "verbose": False}
+    assert get(client, f"/runs/{RUN}/configs/a4797441f1dafbf1")["values"] == {"recompile_limit": 2, "verbose": False}
 
 
 def test_a_silent_recorders_run_is_shown_as_interrupted(client: FlaskClient, store: sqlite3.Connection) -> None:

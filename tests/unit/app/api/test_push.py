@@ -22,6 +22,7 @@ from compileboard.app.push.rates import RateLimit
 from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunStarted
 from compileboard.collectors.push.losses import make_stand_in
 from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.dashboard.tokens import create_token
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.collectors.wire.lines import LARGEST_PLAIN_BYTES, checksum_of, digest_of
@@ -141,13 +142,19 @@ def test_a_pruned_run_says_so_and_keeps_its_figures(client: FlaskClient, store: 
     assert (count(store, "runs"), count(store, "events")) == (1, 0)
 
 
-def test_a_stream_belongs_to_the_token_that_began_it(client: FlaskClient, store: sqlite3.Connection) -> None:
-    patch(client, STREAM.lines)
-    store.execute("update streams set token_id = 'another'")
-    assert client.head(PATH).status_code == 403
-    assert (
-        client.post("/api/v1/texts/missing", json={"digests": [], "run": "R", "dropped": [DIGEST]}).status_code == 403
-    )
+def test_a_run_belongs_to_who_began_it(client: FlaskClient, store: sqlite3.Connection) -> None:
+    patch(client, STREAM.lines)  # from this machine
+    headers = {"Authorization": f"Bearer {create_token(store, 'box-1', ('ingest',), created_by='me')}"}
+    for path in (PATH, STREAM_PATH.format("R", "another")):
+        assert (
+            client.head(path, headers=headers).status_code,
+            patch(client, b"", path=path, **headers).status_code,
+        ) == (
+            403,
+            403,
+        )
+    dropped = {"digests": [], "run": "R", "dropped": [DIGEST]}
+    assert client.post("/api/v1/texts/missing", json=dropped, headers=headers).status_code == 403
 
 
 BOMB = gzip.compress(b"\n" * (LARGEST_PLAIN_BYTES + 1))

@@ -30,6 +30,7 @@ from compileboard.collectors.store.bundles.merging import write_bundle
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.dashboard.audit import ActionOrigin
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.run_owners import RunSender
 from tests.tools.make_db import DATA
 from tests.tools.uploading import BOUNDARY, write_form
 
@@ -214,8 +215,10 @@ def test_a_child_changes_no_run_that_others_sent(shelf: ImportQueue, tmp_path: P
     with closing(open_reader(tmp_path / "team.db")) as reader:
         write_bundle(reader, [str(run_id)], str(bundle))
     assert run_child(shelf, file=bundle).upload.state == "done"
-    refused = run_child(shelf, options=ImportOptions(sender="--box"), file=bundle).upload
+    box = ImportOptions(sender=RunSender("token:--box", may_add_to_all=False))
+    refused = run_child(shelf, options=box, file=bundle).upload
     assert (refused.state, "--box did not send it" in refused.message) == ("failed", True)
+    assert run_child(shelf, options=box).upload.state == "failed"  # the log itself
     assert "one of the scope write" in refused.message
 
 

@@ -30,6 +30,7 @@ from compileboard.collectors.store.dashboard.tokens import (
     revoke_token,
     save_login_failure,
 )
+from compileboard.collectors.store.run_owners import RunSender
 from tests.unit.app.seed import add_run
 from tests.unit.app.series_changes import keep, make_change
 
@@ -78,11 +79,11 @@ def test_a_secret_is_stored_nowhere(store: sqlite3.Connection) -> None:
     assert hash_secret(secret).hex() in dump.lower()
 
 
-@pytest.mark.parametrize(("scope", "sender"), [("ingest", "ann"), ("write", None), ("admin", None)])
+@pytest.mark.parametrize(("scope", "may_add_to_all"), [("ingest", False), ("write", True), ("admin", True)])
 def test_an_upload_of_who_may_not_write_is_limited_to_what_it_sent(
-    serve: Serve, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, scope: str, sender: str | None
+    serve: Serve, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, scope: str, may_add_to_all: bool
 ) -> None:
-    senders: list[str | None] = []
+    senders: list[RunSender] = []
 
     def refuse(*given: Any) -> None:
         senders.append(given[-1])
@@ -90,7 +91,7 @@ def test_an_upload_of_who_may_not_write_is_limited_to_what_it_sent(
 
     monkeypatch.setattr(imports, "accept_upload", refuse)
     assert serve().post("/api/v1/imports", headers=_bearer(_make(store, scope))).status_code == 400
-    assert senders == [sender]
+    assert senders == [RunSender("token:ann", may_add_to_all)]
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,13 @@ def test_failures_caches_skips_and_notes_are_listed(reader: sqlite3.Connection) 
 
 def test_configuration_texts_belong_to_their_run(reader: sqlite3.Connection) -> None:
     uses = run_detail.list_configs(reader, RUN)
-    assert [(use.kind, use.config_hash) for use in uses] == [("changed", "cafe02"), ("dynamo", "cafe01")]
-    text = run_detail.get_config(reader, RUN, "cafe01")
+    assert [(use.kind, use.config_hash) for use in uses] == [
+        ("changed", "77f7156fe72cc1eb"),
+        ("dynamo", "a4797441f1dafbf1"),
+    ]
+    text = run_detail.get_config(reader, RUN, "a4797441f1dafbf1")
     assert text is not None and text.values["recompile_limit"] == 2
-    assert run_detail.get_config(reader, "other", "cafe01") is None
+    assert run_detail.get_config(reader, "other", "a4797441f1dafbf1") is None
 
 
 def test_a_damaged_event_shows_what_the_columns_have(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:

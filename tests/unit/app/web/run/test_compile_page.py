@@ -33,7 +33,7 @@ def test_compile_page_has_every_field_with_unit_and_meaning(client: FlaskClient,
         "200000 µs",
     ):
         assert text in page
-    assert f'href="/runs/{RUN}/configs/cafe01"' in page
+    assert f'href="/runs/{RUN}/configs/a4797441f1dafbf1"' in page
     assert "f(x)" in page
 
 
@@ -43,7 +43,7 @@ def test_compile_page_links_no_configuration_whose_text_the_run_lacks(
     store.execute("delete from process_configs")
     store.commit()
     page = _page(client, store, "0/0")
-    assert '<span class="mono">cafe01</span>' in page
+    assert '<span class="mono">a4797441f1dafbf1</span>' in page
     assert "/configs/" not in page
 
 

@@ -78,8 +78,8 @@ def test_environment_tab_shows_what_differs_from_defaults(client: FlaskClient) -
     page = _get(client, f"/runs/{RUN}?tab=environment")
     assert "dynamo.recompile_limit" in page
     assert "has changes that no commit holds" in page
-    assert "verbose" in _get(client, f"/runs/{RUN}/configs/cafe01")
-    assert "verbose" not in _get(client, f"/runs/{RUN}/configs/cafe01?q=limit")
+    assert "verbose" in _get(client, f"/runs/{RUN}/configs/a4797441f1dafbf1")
+    assert "verbose" not in _get(client, f"/runs/{RUN}/configs/a4797441f1dafbf1?q=limit")
 
 
 @pytest.mark.parametrize(
