@@ -21,7 +21,7 @@ from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.sources.discovery import LogSource, find_sources
 from compileboard.collectors.sources.streams import NoSuchLog, SourceDamaged
 from compileboard.collectors.spool.folders import home
-from compileboard.collectors.spool.own_repros import is_own_repro
+from compileboard.collectors.spool.own_repros import find_other_writer, is_own_repro
 
 AnyPath = TypeVar("AnyPath", bound=PurePath)
 SCRIPT_NAMES = ("minifier_launcher.py", "repro.py", "fx_graph_runnable.py", "fx_graph_runnable.txt")
@@ -109,7 +109,7 @@ def _load_script(path: Path, body: bytes) -> Repro:
         path=str(path),
         storage_folder=_find_store(path, script.save_dir),
         storage_hashes=script.hashes,
-        distrust=_distrust_file(path),
+        distrust=find_other_writer(path),
     )
 
 
@@ -153,19 +153,6 @@ def _choose_script(scripts: Sequence[AnyPath], folder: Path) -> AnyPath:
         ask = "name" if folder.is_dir() else "unpack it and name"
         raise NotRunnable(f"{str(folder)!a} has {len(same)} repros; {ask} one of them: {names}")
     return chosen[0]
-
-
-def _distrust_file(path: Path) -> str | None:
-    """Describe why a file is not the person's own: another's, or one that others can write."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise NotRunnable(f"{str(path)!a} cannot be read: {error.strerror or error}") from None
-    if status.st_uid != os.getuid():
-        return f"{str(path)!a} belongs to another user"
-    if status.st_mode & 0o002:
-        return f"{str(path)!a} can be written by every user"
-    return None
 
 
 def is_path(name: str) -> bool:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,41 @@ def note_own_repro(home_folder: Path, run_id: str, manifest: Mapping[str, Any], 
 def is_own_repro(home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]) -> bool:
     """Return True if this machine recorded all of a repro that would run."""
     path = _find_path(home_folder, run_id)
+    if path is not None and find_other_writer(path):
+        return False
     try:
         known = set(path.read_text(encoding="ascii").split()) if path is not None else set()
     except (OSError, UnicodeDecodeError):
         return False
     return known.issuperset(_list_digests(manifest, programs)) and bool(known)
+
+
+def find_other_writer(path: Path) -> str | None:
+    """Describe who else can change what a path leads to: another user's file or folder, or one that others can write.
+
+    In a folder with the sticky bit, as /tmp, others can only add files. Links are followed, with their own folders.
+    """
+    own, seen = Path(os.path.realpath(path)), set[Path]()
+    pending = [own, Path(os.path.abspath(path))]
+    while pending:
+        step = pending.pop()
+        if step in seen:
+            continue
+        seen.add(step)
+        try:
+            status = step.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                pending.append(Path(os.path.abspath(step.parent / os.readlink(step))))
+        except OSError as error:
+            return f"{str(step)!a} cannot be read: {error.strerror or error}"
+        if status.st_uid != os.getuid() and (status.st_uid != 0 or step == own):
+            return f"{str(step)!a} belongs to another user"
+        is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+        if not stat.S_ISLNK(status.st_mode) and not is_sticky and status.st_mode & 0o022:
+            others = "every user" if status.st_mode & 0o002 else "its group"
+            return f"{str(step)!a} can be written by {others}"
+        pending += step.parents
+    return None
 
 
 def _find_path(home_folder: Path, run_id: str) -> Path | None:

@@ -18,6 +18,7 @@ from compileboard.collectors.contract.repros import ReproManifest
 from compileboard.collectors.repro.describing import describe_rerun
 from compileboard.collectors.repro.loading import load_path
 from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
+from compileboard.collectors.spool.own_repros import find_other_writer
 from compileboard.collectors.terminal.values import read_size
 
 RECORDED = Path(__file__).parents[2] / "data" / "repros" / "dynamic_pad.txt"  # torch's script of planted.dynamic_only
@@ -77,9 +78,31 @@ def test_what_was_made_to_travel_runs_only_with_trust(folder: Path, capsys: pyte
             assert main(["repro", command[0], name, *command[1:], "--db", "a.db"]) == 2
             message = capsys.readouterr().err
             assert message.count("\n") == 1 and "then say --trust" in message
-    (folder / "repro.py").chmod(0o666)
-    assert main(["repro", "run", "repro.py"]) == 2
-    assert "can be written by every user" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("mode", "others"), [(0o666, "every user"), (0o664, "its group")])
+def test_what_others_can_write_runs_only_with_trust(
+    folder: Path, mode: int, others: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = folder / "repro.py"
+    (folder / "link.py").symlink_to(script)
+    for path in (script, folder):
+        before = path.stat().st_mode & 0o777
+        path.chmod(mode | (before & 0o111))
+        for name in ("repro.py", "link.py", str(folder)):
+            assert main(["repro", "run", name]) == 2
+            assert f"can be written by {others}, and to run it is to run its code" in capsys.readouterr().err
+        path.chmod(before)
+
+
+def test_a_link_in_a_folder_that_others_can_write_is_not_ones_own(folder: Path) -> None:
+    shared, script = folder / "shared", folder / "repro.py"
+    shared.mkdir()
+    (shared / "link.py").symlink_to(script)
+    shared.chmod(0o1777)  # as /tmp: others can change no file of mine
+    assert find_other_writer(shared / "link.py") is None
+    shared.chmod(0o777)
+    assert find_other_writer(script) is None and "every user" in str(find_other_writer(shared / "link.py"))
 
 
 @pytest.mark.torch
