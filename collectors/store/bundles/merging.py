@@ -41,7 +41,7 @@ from compileboard.collectors.wire.lines import digest_of
 
 MAGIC = b"SQLite format 3\0"
 MOST_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
-# Where a table has compressed texts.
+# The columns that make the id of a thing that runs share.
 _IDENTITIES = {
     "function": "file, name from functions",
     "break": "fingerprint from distinct_breaks",
@@ -49,6 +49,7 @@ _IDENTITIES = {
     "cause": "fingerprint from recompile_causes",
     "source": "file, first_line, text from source_excerpts",
 }
+# Where a table has compressed texts.
 PACKED = (("payloads", "body"), ("events", "body"), ("configs", "body"), ("repros", "manifest"))
 
 
