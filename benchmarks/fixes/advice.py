@@ -9,14 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from benchmarks.common import Row, print_table, scratch_folder
-from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
-from compileboard.collectors.fixes.fix import Fix
-from compileboard.collectors.fixes.recompile_fixes import RECOMPILE_FIXES
+from benchmarks.common import Row, print_table
+from compileboard.collectors.fixes.fix import Fix, list_fixes
 from tests.integration.fixes.following import count_trouble, follow
 from tests.integration.fixes.recording import record_causes
 from tests.integration.fixes.running import is_equal, run_text
@@ -51,13 +48,12 @@ class Tally:
         return Row(name, f"{self.program_count}, {sum(verdicts.values())}", str(bad), str(verdicts["no effect"]), done)
 
 
-def follow_suggestions(texts: Mapping[str, str], kind: str, folder: Path) -> tuple[Tally, Tally]:
+def follow_suggestions(texts: Mapping[str, str], kind: str) -> tuple[Tally, Tally]:
     """Follow what needs no person: each fix alone, and the first of each cause together."""
     alone, together = Tally(len(texts)), Tally()
-    for number, (name, text) in enumerate(texts.items()):
-        run_folder = folder / f"{kind}_{number}"
+    for name, text in texts.items():
         try:
-            causes = [cause for cause in record_causes(text, run_folder) if cause.kind == kind]
+            causes = [cause for cause in record_causes(text) if cause.kind == kind]
         except Exception:  # the compiled program itself ends: nothing is recorded of it
             causes = []
         firsts = []
@@ -67,20 +63,20 @@ def follow_suggestions(texts: Mapping[str, str], kind: str, folder: Path) -> tup
             alone.person_count += len(cause.fixes) - len(ready)
             alone.unknown_count += not cause.fixes
             for suggested in ready:
-                followed = follow(text, [suggested], run_folder)
+                followed = follow(text, [suggested])
                 alone.add(followed.verdict, f"{name}: {suggested.title}: {followed.note}")
         if firsts:
             together.program_count += 1
-            followed = follow(text, firsts, run_folder)
+            followed = follow(text, firsts)
             together.add(followed.verdict, f"{name}: {followed.note}")
     return alone, together
 
 
-def follow_by_hand(fixes: Mapping[str, tuple[str, str]], kind: str, folder: Path) -> Tally:
+def follow_by_hand(fixes: Mapping[str, tuple[str, str]], kind: str) -> Tally:
     """Run programs beside the same programs with the fix made by hand."""
     tally = Tally(len(fixes))
     for name, (before, after) in fixes.items():
-        old, new, eager = run_text(before, folder), run_text(after, folder), run_text(before, folder, "eager")
+        old, new, eager = run_text(before), run_text(after), run_text(before, "eager")
         if new.error is not None:
             verdict = "crash"
         elif not is_equal(new.result, eager.result):
@@ -93,7 +89,7 @@ def follow_by_hand(fixes: Mapping[str, tuple[str, str]], kind: str, folder: Path
     return tally
 
 
-def list_pairs(fixes: list[Fix]) -> dict[str, tuple[str, str]]:
+def list_pairs(fixes: Iterable[Fix]) -> dict[str, tuple[str, str]]:
     """Map the fixes that help to their programs before and after."""
     return {fix.id: (fix.before, fix.after) for fix in fixes if fix.after is not None}
 
@@ -101,7 +97,7 @@ def list_pairs(fixes: list[Fix]) -> dict[str, tuple[str, str]]:
 def main() -> int:
     """Print the table, and what did not work."""
     argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "").parse_args()
-    break_fixes, recompile_fixes = list(BREAK_FIXES.values()), list(RECOMPILE_FIXES)
+    break_fixes, recompile_fixes = list_fixes("graph_break"), list_fixes("recompile")
     user_breaks = {path.stem: path.read_text() for path in sorted((PROGRAMS / "graph_breaks").glob("[a-z]*.py"))}
     suggested = {
         ("graph breaks: the pairs", "graph_break"): {fix.before: fix.before for fix in break_fixes},
@@ -118,16 +114,15 @@ def main() -> int:
         },
     }
     rows, failures, person_count, unknown_count = [], [], 0, 0
-    with scratch_folder() as folder:
-        for (name, kind), texts in suggested.items():
-            alone, together = follow_suggestions(texts, kind, folder / name.replace(": ", "_"))
-            rows += [alone.row(f"{name}, applied alone"), together.row(f"{name}, the first of each cause together")]
-            failures += alone.failures + together.failures
-            person_count, unknown_count = person_count + alone.person_count, unknown_count + alone.unknown_count
-        for (name, kind), pairs in by_hand.items():
-            tally = follow_by_hand(pairs, kind, folder)
-            rows.append(tally.row(f"{name}, made by hand"))
-            failures += tally.failures
+    for (name, kind), texts in suggested.items():
+        alone, together = follow_suggestions(texts, kind)
+        rows += [alone.row(f"{name}, applied alone"), together.row(f"{name}, the first of each cause together")]
+        failures += alone.failures + together.failures
+        person_count, unknown_count = person_count + alone.person_count, unknown_count + alone.unknown_count
+    for (name, kind), pairs in by_hand.items():
+        tally = follow_by_hand(pairs, kind)
+        rows.append(tally.row(f"{name}, made by hand"))
+        failures += tally.failures
     note = f"{person_count} suggestions take a person; {unknown_count} causes have no suggestion."
     print_table("Advice, followed to the letter", rows, *failures, note, headings=HEADINGS)
     return 1 if failures else 0

@@ -17,11 +17,7 @@ from compileboard.collectors.fixes.break_sites.tensor_values import (
     choose_for_scalar_operator,
     choose_for_shape,
 )
-from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
-from compileboard.collectors.fixes.breaks.gradients import TRACE_AUTOGRAD
-from compileboard.collectors.fixes.breaks.printing import REORDER_PRINT
-from compileboard.collectors.fixes.breaks.regions import ALLOW_RNN, TRACE_CLASSES
-from compileboard.collectors.fixes.fix import BreakFacts, SuggestedFix
+from compileboard.collectors.fixes.fix import BreakFacts, SuggestedFix, list_fixes
 
 Choose = Callable[[BreakSite], list[SuggestedFix]]
 
@@ -45,7 +41,7 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
 
 def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:
     """Choose what the catalogue has for the id; a break of no known kind keeps its line out of the graph."""
-    ids = [fix.id for fix in BREAK_FIXES.values() if site.facts.gb_id in fix.keys]
+    ids = [fix.id for fix in list_fixes("graph_break") if site.facts.gb_id in fix.keys]
     return [site.suggest(fix_id, expression=_quote_call(site)) for fix_id in ids] or _choose_around(site)
 
 
@@ -86,7 +82,7 @@ def _choose_for_print(site: BreakSite) -> list[SuggestedFix]:
     removed = site.suggest("print_removed", expression=expression, edit=site.remove_line())
     if types - _PRINTABLE or "True" in site.facts.context.rsplit("]", 1)[-1]:
         return [removed, in_caller]
-    return [site.suggest("print_reordered", expression=expression, settings=(REORDER_PRINT,)), in_caller, removed]
+    return [site.suggest("print_reordered", expression=expression), in_caller, removed]
 
 
 def _is_in_autograd_function(site: BreakSite) -> bool:
@@ -201,16 +197,14 @@ def _choose_for_disabled(site: BreakSite) -> list[SuggestedFix]:
     return [site.suggest(fix_id, function=name) for fix_id in ("disable_removed", "disable_nonstrict")]
 
 
-def _choose_with_setting(
-    first: str, second: str, setting: str, *names: str
-) -> Callable[[BreakSite], list[SuggestedFix]]:
+def _choose_with_setting(first: str, second: str, *names: str) -> Callable[[BreakSite], list[SuggestedFix]]:
     """Return the choice between a rewritten program and a setting."""
 
     def choose(site: BreakSite) -> list[SuggestedFix]:
         expression = _quote_call(site, *names)
         return [
             site.suggest(first, expression=expression),
-            site.suggest(second, expression=expression, settings=(setting,)),
+            site.suggest(second, expression=expression),
         ]
 
     return choose
@@ -237,8 +231,8 @@ _CHOICES: dict[str, Choose] = {
     "GB4198": _choose_for_copy,
     "GB0179": _choose_for_copy,
     "GB0025": lambda site: [site.suggest("graph_break_removed", edit=site.remove_line())],
-    "GB0123": _choose_with_setting("backward_in_caller", "backward_traced", TRACE_AUTOGRAD, "backward"),
-    "GB9186": _choose_with_setting("grad_func", "grad_traced", TRACE_AUTOGRAD, "grad"),
-    "GB0014": _choose_with_setting("rnn_outside", "rnn_traced", ALLOW_RNN),
-    "GB8977": _choose_with_setting("class_outside", "class_traced", TRACE_CLASSES),
+    "GB0123": _choose_with_setting("backward_in_caller", "backward_traced", "backward"),
+    "GB9186": _choose_with_setting("grad_func", "grad_traced", "grad"),
+    "GB0014": _choose_with_setting("rnn_outside", "rnn_traced"),
+    "GB8977": _choose_with_setting("class_outside", "class_traced"),
 }

@@ -1,31 +1,40 @@
-"""A fix: a program with a graph break or recompiles, the same program without, and what it applies to."""
+"""The catalogue of fixes, a file each in the folder `catalogue`, and what is suggested to a user of them."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Literal
+
+Kind = Literal["recompile", "graph_break"]
+
+CATALOGUE = Path(__file__).parent / "catalogue"
+OLDEST_TORCH = (2, 4)
+_FACTS = {"for", "applies", "cost", "torch", "needless"}
+_PROGRAM = re.compile(r"^## (Before|After|Settings)\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Fix:
-    """A fix that was run: `before` makes the break or the recompiles, `after` none, with an equal result.
+    """A fix of the catalogue, as `catalogue/README.md` describes its file.
 
-    Both are whole programs: they import torch, compile with `torch.compile(…)` and leave a `result`.
-    `keys` are guard categories or registry ids of graph breaks (GB0036). A fix without `after` says that nothing helps.
-    `title` and `edit` name what is recorded as {source}, {sources}, {dim}, {name}, {expression}.
+    `keys` are guard categories or torch's ids of graph breaks (GB0036).
+    `title` names what is recorded as {source}, {sources}, {dim}, {name}, {expression}.
     """
 
     id: str
-    kind: Literal["recompile", "graph_break"]
+    kind: Kind
     keys: tuple[str, ...]
     title: str
     applies: str
     cost: str
     before: str
-    after: str | None
+    after: str | None  # None where nothing helps
     settings: tuple[str, ...] = ()  # statements to run after `import torch`, where that alone is the fix
-    minimum_torch: tuple[int, int] = (2, 4)
+    minimum_torch: tuple[int, ...] = OLDEST_TORCH
     is_needless: bool = False  # what is recorded is as it should be: nothing to fix
 
     @property
@@ -35,16 +44,42 @@ class Fix:
         return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
-def edit_program(program: str, *changes: tuple[str, str]) -> str:
-    """Replace each text, which occurs once, by another.
+@cache
+def find_fix(kind: Kind, fix_id: str) -> Fix:
+    """Read one fix of the catalogue."""
+    return parse_fix(kind, fix_id, (CATALOGUE / kind / f"{fix_id}.md").read_text(encoding="utf-8"))
 
-    Raises: ValueError if one is missing or there twice.
+
+@cache
+def list_fixes(kind: Kind) -> tuple[Fix, ...]:
+    """Read all fixes of a kind, by id."""
+    return tuple(find_fix(kind, path.stem) for path in sorted((CATALOGUE / kind).glob("*.md")))
+
+
+def parse_fix(kind: Kind, fix_id: str, text: str) -> Fix:
+    """Read the text of a fix's file.
+
+    Raises ValueError if a fact or the program before is missing, or is none of those that a fix has.
     """
-    for old, new in changes:
-        if program.count(old) != 1:
-            raise ValueError(f"{old!r} is {program.count(old)} times in the program, once is expected")
-        program = program.replace(old, new)
-    return program
+    head, *_ = text.partition("\n## ")
+    title, *lines = head.strip().splitlines()
+    facts = dict(line.removeprefix("- ").partition(": ")[::2] for line in lines if line)
+    programs = dict(_PROGRAM.findall(text))
+    if not {"for", "applies", "cost"} <= facts.keys() <= _FACTS or "Before" not in programs:
+        raise ValueError(f"catalogue/{kind}/{fix_id}.md has {[*facts, *programs]}; see catalogue/README.md")
+    return Fix(
+        id=fix_id,
+        kind=kind,
+        keys=tuple(facts["for"].split(", ")),
+        title=title.removeprefix("# "),
+        applies=facts["applies"],
+        cost=facts["cost"],
+        before=programs["Before"],
+        after=programs.get("After"),
+        settings=tuple(programs.get("Settings", "").splitlines()),
+        minimum_torch=tuple(map(int, facts["torch"].split("."))) if "torch" in facts else OLDEST_TORCH,
+        is_needless="needless" in facts,
+    )
 
 
 @dataclass(frozen=True)

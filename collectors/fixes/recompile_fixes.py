@@ -9,32 +9,15 @@ from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
 from compileboard.collectors.fixes.break_sites.statement import Statement, dotted_name, parse_statement
-from compileboard.collectors.fixes.fix import Fix, RecompileFacts, SuggestedFix
-from compileboard.collectors.fixes.recompiles.attributes import ATTRIBUTE_FIXES
-from compileboard.collectors.fixes.recompiles.global_state import STATE_FIXES
-from compileboard.collectors.fixes.recompiles.limits import LIMIT_FIXES
-from compileboard.collectors.fixes.recompiles.objects import OBJECT_FIXES
-from compileboard.collectors.fixes.recompiles.sizes import SIZE_FIXES
-from compileboard.collectors.fixes.recompiles.sources import (
+from compileboard.collectors.fixes.fix import RecompileFacts, SuggestedFix, find_fix
+from compileboard.collectors.fixes.guard_sources import (
     format_dynamic_sources,
     name_dimensions,
     name_source,
     name_sources,
     parse_dynamic_source,
 )
-from compileboard.collectors.fixes.recompiles.tensor_properties import TENSOR_FIXES
-from compileboard.collectors.fixes.recompiles.values import VALUE_FIXES
 
-RECOMPILE_FIXES: tuple[Fix, ...] = (
-    *SIZE_FIXES,
-    *TENSOR_FIXES,
-    *VALUE_FIXES,
-    *ATTRIBUTE_FIXES,
-    *OBJECT_FIXES,
-    *STATE_FIXES,
-    *LIMIT_FIXES,
-)
-_FIXES = {fix.id: fix for fix in RECOMPILE_FIXES}
 ALL_DYNAMIC = "torch._dynamo.config.assume_static_by_default = False"  # what dynamic=True does, for every torch.compile
 _NO_DUCK_SHAPE = "torch.fx.experimental._config.use_duck_shape = False"
 
@@ -72,11 +55,14 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
         choose = _BY_CATEGORY.get(facts.category)
         chosen = choose(facts) if choose else {}
     if facts.is_eager:  # what is needed once costs every call here
-        chosen = {f"{key}-at-the-limit" if _FIXES[key].is_needless else key: chosen[key] for key in chosen}
+        chosen = {
+            f"{key}-at-the-limit" if find_fix("recompile", key).is_needless else key: chosen[key] for key in chosen
+        }
+    fixes = [(find_fix("recompile", key), settings) for key, settings in chosen.items()]
     return [
-        SuggestedFix(_FIXES[key], _fill(_FIXES[key].title, facts), settings=settings)
-        for key, settings in chosen.items()
-        if _FIXES[key].minimum_torch <= facts.torch_version
+        SuggestedFix(fix, _fill(fix.title, facts), settings=settings)
+        for fix, settings in fixes
+        if fix.minimum_torch <= facts.torch_version
     ]
 
 

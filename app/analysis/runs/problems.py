@@ -21,7 +21,7 @@ from compileboard.app.queries.run.recompiles import LimitHit
 from compileboard.app.queries.run.run import StackCliff
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.compile_labels import build_label
-from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
+from compileboard.collectors.fixes.fix import find_fix
 
 _DISABLED = (
     ("force_disable_caches", True),
@@ -116,7 +116,6 @@ def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
 
 
 _REFUSED = "when making fake tensor call"  # GB4315: no `except` of compiled code is reached
-_TESTED = BREAK_FIXES["try_condition"].title
 
 
 def _failures(failures: Sequence[FailureGroup]) -> list[Problem]:
@@ -126,7 +125,8 @@ def _failures(failures: Sequence[FailureGroup]) -> list[Problem]:
         number = format_plural(failure.compile_count, "failed compile")
         advice = "Read the traceback; backend='eager', then 'aot_eager', tells which layer fails."
         if _REFUSED in (failure.message or ""):
-            advice = f"The operator refuses its inputs. If a `try` catches that: {_TESTED[:1].lower()}{_TESTED[1:]}."
+            tested = find_fix("graph_break", "try_condition").title
+            advice = f"The operator refuses its inputs. If a `try` catches that: {tested[:1].lower()}{tested[1:]}."
         problems.append(_make_failure_problem(failure, title, number, advice))
     return problems
 

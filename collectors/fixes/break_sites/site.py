@@ -17,8 +17,7 @@ from compileboard.collectors.fixes.break_sites.statement import (
     list_following,
     shorten,
 )
-from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
-from compileboard.collectors.fixes.fix import BreakFacts, LineEdit, SuggestedFix
+from compileboard.collectors.fixes.fix import BreakFacts, LineEdit, SuggestedFix, find_fix
 
 _BREAKS = re.compile(r"\.item\(|\.tolist\(|\bprint\(|\bgraph_break\(|\blog(?:ger|ging)?\.\w+\(|\btime\.|\.numpy\(")
 _GENERIC = {
@@ -87,21 +86,20 @@ class BreakSite:
         fix_id: str,
         *,
         edit: LineEdit | None = None,
-        settings: tuple[str, ...] = (),
+        settings: tuple[str, ...] | None = None,
         given: Mapping[str, str | None] | None = None,
         **names: str | None,
     ) -> SuggestedFix:
-        """Fill a fix's title with the user's names."""
-        fix = BREAK_FIXES[fix_id]
+        """Fill a fix's title with the user's names; `settings` are those of the catalogue unless others are given."""
+        fix = find_fix("graph_break", fix_id)
         values = {**_GENERIC, **{name: text for name, text in {**(given or {}), **names}.items() if text}}
         title = fix.title.format_map(values).replace("Call the call ", "Make the call ")  # its text is unknown
         if self.facts.skipped_count and fix.after is not None:
             function = (self.facts.function or "").rsplit(".", 1)[-1]
             title += f": all of {f'`{function}`' if function.isidentifier() else 'the function'} runs eagerly now"
-        edits = (edit,) if edit is not None else ()
         if self.hides_breaks:
-            edits, settings = (), ()
-        return SuggestedFix(fix, title, edits, settings)
+            return SuggestedFix(fix, title)
+        return SuggestedFix(fix, title, (edit,) if edit else (), fix.settings if settings is None else settings)
 
     def remove_line(self) -> LineEdit | None:
         """Return the edit that removes the statement; a block that it may be alone in gets `pass`."""

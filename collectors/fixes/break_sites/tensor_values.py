@@ -8,8 +8,6 @@ from compileboard.collectors.fixes.break_sites.hints import is_read
 from compileboard.collectors.fixes.break_sites.number_use import Use, list_uses
 from compileboard.collectors.fixes.break_sites.site import BreakSite
 from compileboard.collectors.fixes.break_sites.statement import Statement, dotted_name
-from compileboard.collectors.fixes.breaks.scalars import CAPTURE_SCALARS
-from compileboard.collectors.fixes.breaks.shapes import CAPTURE_SHAPES
 from compileboard.collectors.fixes.fix import LineEdit, SuggestedFix
 
 _CAPTURED_USES: set[Use] = {"arithmetic", "returned", "size"}
@@ -24,7 +22,7 @@ def choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     call = ".item()" if isinstance(read.func, ast.Attribute) else f"{dotted_name(read.func)}()"
     names = {"expression": site.quote(tensor), "call": call}
     uses = list_uses(site.statement, read, site.following)
-    captured = site.suggest("item_captured", settings=(CAPTURE_SCALARS,) if uses <= _CAPTURED_USES else (), given=names)
+    captured = site.suggest("item_captured", settings=None if uses <= _CAPTURED_USES else (), given=names)
     if "branch" in uses:
         return [site.suggest("item_branch", given=names), site.suggest("item_in_caller", given=names)]
     if uses & {"size", "loop"}:
@@ -53,7 +51,7 @@ def _choose_for_index(site: BreakSite) -> list[SuggestedFix]:
     for node in site.statement.nodes() if site.statement else ():
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             bound = site.quote(node.slice.upper or node.slice.lower)
-            captured = site.suggest("item_captured", settings=(CAPTURE_SCALARS,), expression=bound)
+            captured = site.suggest("item_captured", expression=bound)
             return [site.suggest("slice_masked", expression=bound), captured]
     index = next((n for n in (site.statement.nodes() if site.statement else ()) if isinstance(n, ast.Subscript)), None)
     expression = site.quote(index.slice) if index else None
@@ -72,7 +70,7 @@ def choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
         return [site.suggest("numpy_as_torch", expression=site.quote(computed))]
     if any(is_read(call) for call in site.calls):
         return choose_for_item(site)
-    return [site.suggest("item_captured", expression="the number")]
+    return [site.suggest("item_captured", settings=(), expression="the number")]
 
 
 def choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[SuggestedFix]:
@@ -89,7 +87,7 @@ def choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Sug
     indexed = site.suggest("tolist_indexed", expression=tensor, edit=edit)
     if site.facts.gb_id == "GB0109":
         return [indexed, in_caller]
-    settings = (CAPTURE_SCALARS,) if not uses & {"branch", "loop", "logged", "unknown"} or _is_split(parent) else ()
+    settings = () if uses & {"branch", "loop", "logged", "unknown"} and not _is_split(parent) else None
     captured = site.suggest("tolist_captured", settings=settings, expression=tensor)
     return [indexed, captured, in_caller] if isinstance(parent, ast.Subscript) else [captured, in_caller]
 
@@ -116,7 +114,7 @@ def choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
     names = ("nonzero", "argwhere", "where") if "nonzero" in operator else ("unique", "unique_consecutive")
     call = site.find_call(*names, "repeat_interleave", "masked_select", "bincount")
     expression = site.quote(call or masked) or "the operator"
-    settings = () if _sizes_decide(site) else (CAPTURE_SHAPES,)
+    settings = () if _sizes_decide(site) else None
     captured = site.suggest("shape_captured", settings=settings, expression=expression)
     if "repeat_interleave" in operator:
         return [site.suggest("repeat_output_size"), captured]

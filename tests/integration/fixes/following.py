@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from compileboard.collectors.fixes.breaks.program import with_settings
 from compileboard.collectors.fixes.fix import SuggestedFix
 from tests.integration.fixes.running import Outcome, is_equal, run_text
+from tests.programs.advised.edits import with_settings
 
 Verdict = Literal["crash", "wrong result", "no effect", "fewer", "none left"]
 SILENT = {"function_pure", "print_removed"}  # their cost says that nothing is printed
@@ -34,11 +33,11 @@ def apply_fixes(text: str, suggestions: Sequence[SuggestedFix]) -> str:
     return with_settings(changed, *settings) if settings else changed
 
 
-def follow(text: str, suggestions: Sequence[SuggestedFix], folder: Path) -> Followed:
+def follow(text: str, suggestions: Sequence[SuggestedFix]) -> Followed:
     """Apply fixes of one kind to a program, run it beside the program without, and compare."""
     kind = suggestions[0].fix.kind
-    before, eager = run_text(text, folder), run_text(text, folder, "eager")
-    after = run_text(apply_fixes(text, suggestions), folder)
+    before, eager = run_text(text), run_text(text, "eager")
+    after = run_text(apply_fixes(text, suggestions))
     is_silent = any(suggested.fix.id in SILENT for suggested in suggestions)
     if after.error is not None:
         return Followed("crash", after.error)

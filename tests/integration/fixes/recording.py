@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import runpy
+import tempfile
 import time
 import warnings
+from functools import cache
 from pathlib import Path
 
 from compileboard.collectors.contract.run_config import RunConfig
@@ -19,10 +21,16 @@ from compileboard.collectors.store.migrations import migrate
 from tests.integration.fixes.running import Outcome, patched_compile, restored_settings
 
 
-def record_causes(text: str, folder: Path) -> list[Cause]:
-    """Record one program into a database of its own."""
+@cache
+def record_causes(text: str) -> list[Cause]:
+    """Record one program into a database of its own, once a process."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _record_causes(text, Path(folder))
+
+
+def _record_causes(text: str, folder: Path) -> list[Cause]:
     spool, path, database = folder / "spool", folder / "program.py", folder / "run.db"
-    spool.mkdir(parents=True)
+    spool.mkdir()
     path.write_text(text, encoding="utf-8")
     migrate(database)
     config = RunConfig(name="program", database=str(database))

@@ -6,11 +6,13 @@ import contextlib
 import io
 import logging
 import runpy
+import tempfile
 import unittest.mock
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,12 +135,14 @@ def run_program(path: Path, mode: Mode = "compiled") -> Outcome:
     return outcome
 
 
-def run_text(text: str, folder: Path, mode: Mode = "compiled", settings: tuple[str, ...] = ()) -> Outcome:
-    """Write a program to a file of its own and run it; settings come after its `import torch`."""
+@cache
+def run_text(text: str, mode: Mode = "compiled", settings: tuple[str, ...] = ()) -> Outcome:
+    """Write a program to a file and run it, once a process; settings come after its `import torch`."""
     text = text.replace("import torch\n", "\n".join(("import torch", *settings)) + "\n", 1)
-    path = folder / f"program_{len(list(folder.glob('program_*.py')))}.py"
-    path.write_text(text, encoding="utf-8")
-    return run_program(path, mode)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "program.py")
+        path.write_text(text, encoding="utf-8")
+        return run_program(path, mode)
 
 
 def list_break_facts(outcome: Outcome, path: Path) -> list[BreakFacts]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compileboard.collectors.fixes.fix import edit_program
+from tests.programs.advised.edits import edit_program
 
 
 @dataclass(frozen=True)

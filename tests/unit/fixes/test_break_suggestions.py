@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.break_sites.hints import list_hint_warnings
 from compileboard.collectors.fixes.break_sites.labels import label_break
-from compileboard.collectors.fixes.breaks.catalogue import BREAK_FIXES
-from compileboard.collectors.fixes.fix import BreakFacts
+from compileboard.collectors.fixes.fix import BreakFacts, list_fixes
 
 
 def facts_of(gb_id: str, program: str, line: int, **more: object) -> BreakFacts:
@@ -221,7 +220,7 @@ def parses(text: str) -> bool:
 
 
 @given(
-    gb_id=st.sampled_from(sorted({key for fix in BREAK_FIXES.values() for key in fix.keys} | {"GB9999"})),
+    gb_id=st.sampled_from(sorted({key for fix in list_fixes("graph_break") for key in fix.keys} | {"GB9999"})),
     lines=st.lists(
         st.builds("{}{}".format, st.sampled_from(["", "    ", "        ", "\t"]), LINES), min_size=1, max_size=6
     ),

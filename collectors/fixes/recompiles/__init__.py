@@ -1,1 +1,0 @@
-"""Fixes of recompiles, by subject: sizes, tensor properties, values, attributes, objects, global state."""
