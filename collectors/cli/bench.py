@@ -10,15 +10,23 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from compileboard.collectors.bench import suites
-from compileboard.collectors.bench.execution.diff_branch import measure_both
+from compileboard.collectors.bench.execution.diff_branch import TAG, measure_both
 from compileboard.collectors.bench.execution.local_copy import drop_local_copy, find_pushed, make_local_copy
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
-from compileboard.collectors.bench.experiments import DISTRIBUTED_EXPERIMENTS, find, of_one_file, with_same_flag
+from compileboard.collectors.bench.experiments import (
+    DISTRIBUTED_EXPERIMENTS,
+    find,
+    find_idle,
+    leave_out_idle,
+    of_one_file,
+    with_same_flag,
+)
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
 from compileboard.collectors.bench.plan.request import GROUPS, INDUCTOR_SWITCHES, REQUESTED, BenchRequest
@@ -29,18 +37,17 @@ from compileboard.collectors.bench.plan.settings import (
     SETTINGS,
     BenchSettings,
     Declaration,
-    for_experiments,
     list_torch_variables,
 )
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
-from compileboard.collectors.bench.plan.upstream_flags import REFUSED, SHORT, TAKEN, VALUED
+from compileboard.collectors.bench.plan.upstream_flags import EXCLUSIVE, REFUSED, SHORT, TAKEN, VALUED
 from compileboard.collectors.bench.report.upstream_files import read_baseline
-from compileboard.collectors.bench.suites.user import parse_only
+from compileboard.collectors.bench.suites.user import OnlyTarget, parse_only, read_only
 from compileboard.collectors.cli.common import db_option, pick_up, print_message, read_destination, server_options
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.command_line import Choice, Command, Option, Value
-from compileboard.exit_codes import INTERRUPTED
+from compileboard.exit_codes import DONE, INTERRUPTED
 
 DEFAULT_RANKS = 2  # on a CPU
 HIGHEST_PORT = 65535
@@ -56,11 +63,12 @@ Examples:
 
 def _list_options(name: str, declared: Declaration, default: Any) -> Iterator[Option]:
     """Make the options of one declaration."""
-    several = isinstance(default, tuple)
+    several = isinstance(default, tuple) or name == "device"
     rest: dict[str, Any] = {"multiple": several, "group": declared.group, "default": default}
     exclusive = None if declared.flags or several else name
     for flag, (value, text) in declared.constants.items():
         yield Option([flag, name], flag_value=value, help=text, exclusive=exclusive, **rest)
+    rest["exclusive"] = declared.exclusive
     if not declared.flags or not declared.help:
         return
     if isinstance(default, bool):
@@ -98,7 +106,7 @@ def _refuse(ctx: click.Context, param: click.Parameter, given: object) -> None:
 
 def _ignore(ctx: click.Context, param: click.Parameter, given: object) -> None:
     if given:
-        print_message(f"{param.opts[0]} is not needed: {TAKEN[param.opts[0]]}")
+        print_message(f"{param.opts[0]} {TAKEN[param.opts[0]]}")
 
 
 def _list_foreign(own: Collection[str]) -> Iterator[Option]:
@@ -107,7 +115,14 @@ def _list_foreign(own: Collection[str]) -> Iterator[Option]:
         for flag in flags:
             if flag not in own:
                 names = [flag, *filter(None, [SHORT.get(flag)])]
-                yield Option(names, is_flag=flag not in VALUED, hidden=True, expose_value=False, callback=callback)
+                yield Option(
+                    names,
+                    is_flag=flag not in VALUED,
+                    hidden=True,
+                    expose_value=False,
+                    callback=callback,
+                    exclusive=EXCLUSIVE.get(flag),
+                )
 
 
 def _list_parameters() -> list[click.Parameter]:
@@ -136,9 +151,11 @@ def bench(**values: Any) -> int:
 def read_request(values: Mapping[str, Any]) -> BenchRequest:
     """Make a request of the command line's values."""
     given = {name: values[name] for name in SETTINGS if name in values}
+    devices = tuple(dict.fromkeys(given["device"] or ()))
+    given["device"] = devices[0] if devices else None
     server = read_destination(dict(values))
     database = server.pop("database")
-    return BenchRequest(database, server, given, **{name: values[name] for name in REQUESTED})
+    return BenchRequest(database, server, given, devices=devices, **{name: values[name] for name in REQUESTED})
 
 
 def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
@@ -157,21 +174,35 @@ def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
 
 
 def _measure(arguments: BenchRequest, print_line: PrintLine) -> int:
+    """Measure on each device, in a run of its own; return the smallest exit code, or that of Ctrl-C."""
+    if len(arguments.devices) > 1 and (arguments.resume is not None or arguments.diff_branch is not None):
+        raise ValueError("--resume and --diff-branch take one --device")
     if arguments.diff_branch is not None:
         return measure_both(arguments, make_job, print_line)
-    job = make_job(arguments, Checkout(), {})
-    if not job.plan:
+    devices = arguments.devices or (arguments.given["device"],)
+    jobs = [
+        make_job(replace(arguments, given={**arguments.given, "device": device}), Checkout(), {}) for device in devices
+    ]
+    if not jobs[0].plan:
         print_line(
             f"part {arguments.partition_id} of {arguments.total_partitions} has no models; there is nothing to measure"
         )
-        return 0
+        return DONE
     before = None
     if arguments.resume is not None and arguments.server:
-        arguments.db, before = find_pushed(os.environ, job.identity, arguments.resume)
-        job = replace(job, config=replace(job.config, database=arguments.db))
+        arguments.db, before = find_pushed(os.environ, jobs[0].identity, arguments.resume)
+        jobs = [replace(job, config=replace(job.config, database=arguments.db)) for job in jobs]
     elif arguments.resume is not None:
-        before = find_before(arguments.db, job.identity, arguments.resume)
-    return finish(measure(job, arguments, before, print_line), arguments, print_line)
+        before = find_before(arguments.db, jobs[0].identity, arguments.resume)
+    run_ids: list[str] = []
+    codes: list[int] = []
+    for job in jobs:
+        measured = measure(job, arguments, before, print_line)
+        run_ids.append(measured.run_id)
+        codes.append(finish(measured, arguments, print_line, run_ids=run_ids))
+        if measured.interrupted:
+            return INTERRUPTED
+    return min(codes)
 
 
 def check_output(arguments: BenchRequest, experiments: Sequence[str], models: Sequence[ModelRef]) -> None:
@@ -214,7 +245,8 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
     """
     experiments = list_experiments(arguments)
     chosen = choose_models(arguments)
-    settings = for_experiments(settings_of(arguments, checkout.environment), experiments)
+    asked = settings_of(arguments, checkout.environment)
+    settings = leave_out_idle(asked, experiments)
     batch_sizes = read_batch_sizes(arguments.batch_size_file)
     plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip, batch_sizes=batch_sizes)
     if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
@@ -223,12 +255,51 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
     make_output("--output-directory", arguments.output_directory)
     if arguments.output is not None:
         check_output(arguments, experiments, chosen)
+    if chosen and ":" in chosen[0].only:
+        check_class(read_only(chosen[0].only), arguments, batch_sizes)
+    for line in list_idle(arguments, asked, experiments) if tags.get(TAG) != "base" else ():
+        print_message(line)
     identity = "" if tags else plan_hash(chosen, experiments, settings, batch_sizes)  # a comparison is not gone on with
     config = config_of(arguments, chosen, tags)
     if arguments.device_index is not None:
         environment = {**checkout.environment, "CUDA_VISIBLE_DEVICES": arguments.device_index}
         checkout = replace(checkout, environment=environment)
     return Job(plan, settings, config, identity, checkout, read_baseline(arguments.baseline))
+
+
+def check_class(only: OnlyTarget, arguments: BenchRequest, batch_sizes: Mapping[str, int]) -> None:
+    """Check that nothing is asked of a class that it decides itself: its inputs and its mode.
+
+    Raises: ValueError in words.
+    """
+    asked = {
+        "--batch-size": arguments.given["batch_size"] is not None,
+        "--batch-size-file": only.name in batch_sizes,
+        "--find-batch-sizes": "batch_size" in arguments.experiments,
+        "--use-eval-mode": arguments.given["use_eval_mode"],
+    }
+    for flag in (flag for flag, is_asked in asked.items() if is_asked and only.kind == "class"):
+        decides = "calls self.eval() in __init__" if flag == "--use-eval-mode" else "get_example_inputs() has its batch"
+        raise ValueError(
+            f"{flag}: the class {only.name} decides that itself: {decides}; "
+            "a function marked with @compileboard.bench.model takes it"
+        )
+
+
+def list_idle(arguments: BenchRequest, settings: BenchSettings, experiments: Sequence[str]) -> list[str]:
+    """List what was asked for and is not done, each with why."""
+    values = {**vars(arguments), **arguments.given}
+    known = {**REQUESTED, **SETTINGS}
+    asked = {name: known[name] for name in known if values.get(name) not in (None, known[name][1])}
+    idle = find_idle(asked, settings, experiments)
+    lines = [f"{asked[name][0].flags[0]} is left out: {why}" for name, why in idle.items()]
+    validates = settings.ci and "accuracy" in experiments and not settings.no_translation_validation
+    if validates and find_spec("z3") is None:
+        lines.append("--ci leaves translation validation out: z3-solver is not installed (pip install z3-solver)")
+    if arguments.only and ":" not in arguments.only:
+        filters = [name for name in ("filter", "exclude", "exclude_exact") if values[name]]
+        lines += [f"{known[name][0].flags[0]} is left out: --only names the model" for name in filters]
+    return lines
 
 
 def list_experiments(arguments: BenchRequest) -> tuple[str, ...]:
@@ -317,8 +388,6 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
     values["device"] = device
     if values["per_process_memory_fraction"] == 1:  # upstream's default
         values["per_process_memory_fraction"] = None
-    if values["no_translation_validation"] and not values["ci"]:
-        values["no_translation_validation"] = False  # it is --ci's
     if arguments.dashboard and "performance" in (arguments.experiments or ("performance",)):
         values["use_warm_peak_memory"] = True
     if values["quick"]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -190,8 +190,17 @@ def _keep_log(folder: Path, planned: PlannedTask, settings: BenchSettings, cwd: 
         (Path(settings.output_directory or cwd) / name).write_bytes(written)
 
 
-def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine, part: str = "") -> int:
-    """Sum a run up and write its files, into the folder `part` of the output directory; return the exit code."""
+def finish(
+    measured: BenchReport,
+    arguments: BenchRequest,
+    print_line: PrintLine,
+    part: str = "",
+    run_ids: Sequence[str] = (),
+) -> int:
+    """Sum a run up and write its files, into the folder `part` of the output directory; return the exit code.
+
+    `run_ids` are the runs that the files are of, if not of this one alone.
+    """
     results = measured.results
     print(summarize(results))
     try:
@@ -199,7 +208,7 @@ def finish(measured: BenchReport, arguments: BenchRequest, print_line: PrintLine
             raise StoreError(measured.trouble)
         breaks = format_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
         print(*breaks, sep="\n", end="\n" if breaks else "")
-        write_upstream_files(arguments, measured.run_id, part, print_line)
+        write_upstream_files(arguments, run_ids or [measured.run_id], part, print_line)
     except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool
         print_line(f"the graph breaks or the files in upstream's formats are missing: {error}")
     if arguments.server and measured.trouble is None:

@@ -5,10 +5,11 @@ A module has `run(bench: Workbench) -> Outcome`; a child process that has loaded
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from compileboard.collectors.bench.plan.settings import BenchSettings
+from compileboard.collectors.bench.plan.settings import SETTINGS, BenchSettings, Declaration
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,9 @@ DISTRIBUTED_EXPERIMENTS = ("performance", "accuracy")  # of several ranks too
 
 MODES = ("performance", "accuracy", "tolerance")  # of upstream's harness, which has one beside any other experiment
 TIMED = ("performance", "overhead", "nothing")  # a step's time is what they measure
+IN_TURNS = {*TIMED, "quantization", "aot_precompile", "caching_precompile", "onnx", "shapes", "aot_inductor"}
+EXPORTING = {"export", "export_strict", "onnx", "aot_precompile", "aot_inductor"}
+CHECKING = {"accuracy", "tolerance", *EXPORTING}
 # They may begin as forks of a process that has imported torch. performance, overhead, aot_inductor and batch_size
 # measure or limit the memory of a process, of which a fork has only what it touches; the others were not run as forks.
 FORKED = ("accuracy", "export", "export_strict", "aot_precompile", "caching_precompile", "onnx")
@@ -124,3 +128,58 @@ def settings_for(name: str, settings: BenchSettings) -> BenchSettings:
         # It is inductor that compiles the package, which has no CUDA graphs.
         return replace(settings, backend=own, disable_cudagraphs=False)
     return replace(settings, backend=own, compile_mode=None, inductor_config=(), freezing=False)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a setting changes nothing without, and the words for it."""
+
+    is_met: Callable[[BenchSettings, set[str]], bool]  # of the settings and the experiments
+    otherwise: str
+
+
+NEEDS: dict[str, Need] = {
+    "a GPU": Need(lambda settings, _: settings.device == "cuda", "the device is the CPU"),
+    "a trace": Need(lambda settings, _: settings.export_profiler_trace, "it goes with --export-profiler-trace"),
+    "training": Need(lambda settings, _: settings.is_training, "--inference has no backward pass"),
+    "gradients": Need(
+        lambda settings, names: settings.is_training and bool(names & {*TIMED}), "it goes with --training --performance"
+    ),
+    "--ci": Need(lambda settings, names: settings.ci and "accuracy" in names, "it goes with --ci --accuracy"),
+    "inductor": Need(
+        lambda settings, names: any(settings_for(name, settings).is_inductor for name in names),
+        "inductor compiles nothing here",
+    ),
+    "CUDA graphs": Need(
+        lambda settings, names: settings.device == "cuda" and NEEDS["inductor"].is_met(settings, names),
+        "only inductor on a GPU has CUDA graphs",
+    ),
+    "a backend": Need(
+        lambda _, names: any(find(name).backend is None for name in names), "the experiment has a backend of its own"
+    ),
+    "graph breaks": Need(
+        lambda _, names: bool(names - EXPORTING - {"nothing", "operator_inputs", "batch_size"}),
+        "dynamo breaks no graph here",
+    ),
+    "fallbacks": Need(lambda _, names: names != {"accuracy"}, "--accuracy checks no frame that fell back to eager"),
+    "a size": Need(lambda _, names: names != {"batch_size"}, "--find-batch-sizes looks for it"),
+    "a check": Need(lambda _, names: bool(names & CHECKING), "no experiment here compares answers"),
+    "timing": Need(lambda _, names: bool(names & IN_TURNS), "no experiment here times eager against compiled"),
+    "speedup": Need(lambda _, names: bool(names & {"performance", "overhead"}), "it goes with --performance"),
+    "performance": Need(lambda _, names: "performance" in names, "it goes with --performance"),
+}
+
+
+def find_idle(
+    declared: Mapping[str, tuple[Declaration, Any]], settings: BenchSettings, experiments: Iterable[str]
+) -> dict[str, str]:
+    """Return the names of what changes nothing in these experiments, each with why."""
+    names = set(experiments)
+    needs = {name: NEEDS[declaration.needs] for name, (declaration, _) in declared.items() if declaration.needs}
+    return {name: need.otherwise for name, need in needs.items() if not need.is_met(settings, names)}
+
+
+def leave_out_idle(settings: BenchSettings, experiments: Iterable[str]) -> BenchSettings:
+    """Return the settings without those that change nothing: they would make another series of like numbers."""
+    idle = find_idle(SETTINGS, settings, experiments)
+    return replace(settings, **{name: SETTINGS[name][1] for name in idle})

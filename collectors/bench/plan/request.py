@@ -59,11 +59,14 @@ class BenchRequest:
     batch_size_file: str | None = COMPILED(
         None, "Batch sizes of single models: a file of lines NAME,SIZE.", metavar="FILE"
     )
-    device_index: str | None = COMPILED(None, "GPU to measure on, by CUDA's index.", metavar="N")
-    dashboard: bool = MEASURED(False, "Measure as upstream's dashboard: peak memory of one warm step.")
-    disable_split_reductions: bool = COMPILED(False, "Use inductor without split reductions.")
-    disable_persistent_reductions: bool = COMPILED(False, "Use Triton without persistent reductions.")
-    disable_divisible_by_16: bool = COMPILED(False, "Give Triton no hint of sizes divisible by 16.")
+    devices: tuple[str, ...] = ()  # measured one after the other; none: what there is
+    device_index: str | None = COMPILED(None, "GPU to measure on, by CUDA's index.", metavar="N", needs="a GPU")
+    dashboard: bool = MEASURED(
+        False, "Measure as upstream's dashboard: peak memory of one warm step.", needs="performance"
+    )
+    disable_split_reductions: bool = COMPILED(False, "Use inductor without split reductions.", needs="inductor")
+    disable_persistent_reductions: bool = COMPILED(False, "Use Triton without persistent reductions.", needs="inductor")
+    disable_divisible_by_16: bool = COMPILED(False, "Give Triton no hint of sizes divisible by 16.", needs="inductor")
     name: str | None = RUN(None, "Name of the run. Default: bench and its suites.", metavar="NAME")
     tag: tuple[tuple[str, str], ...] = RUN(
         (), "Tag of the run; one word alone is upstream's tag; repeatable.", metavar="KEY=VALUE", read=read_tag
@@ -77,14 +80,16 @@ class BenchRequest:
         "checkout is not touched.",
         metavar="REF",
     )
-    baseline: str | None = RUN(None, "Performance CSV of upstream's form to compare speedups with.", metavar="FILE")
+    baseline: str | None = RUN(
+        None, "Performance CSV of upstream's form to compare speedups with.", metavar="FILE", needs="performance"
+    )
     output: str | None = RUN(
         None,
         "Name of upstream's CSV; its JSON and compilation metrics are written beside it.",
         metavar="FILE.csv",
     )
     disable_output: bool = RUN(False, "Write none of upstream's files.")
-    dump_raw_metrics: bool = RUN(False, "Write the timings as upstream's .npy files too.")
+    dump_raw_metrics: bool = RUN(False, "Write the timings as upstream's .npy files too.", needs="timing")
     log_graph_breaks: bool = RUN(False, "Write upstream's graph-break files too.")
     explain: bool = RUN(
         False,
@@ -102,7 +107,7 @@ class BenchRequest:
         choices=("light", "full"),
     )
     no_source: bool = RUN(False, "Store no line of the models' source code.")
-    quiet: bool = RUN(False, "Print no progress, only the summary.", flags=("--quiet", "-q"))
+    quiet: bool = RUN(False, "Print no progress, only the summary.", flags=("--quiet", "-q"), exclusive="words")
 
     @property
     def output_directory(self) -> str | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any
 
 from compileboard.collectors.terminal.values import read_count, read_fraction, read_seconds
 
 ALWAYS, CHANGED, NEVER = "always", "changed", "never"  # in the command that measures a result again
-CHECKING_EXPERIMENTS = ("accuracy", "tolerance", "export", "export_strict", "onnx", "aot_precompile", "aot_inductor")
 _VARIABLE = re.compile(r"TORCHINDUCTOR_\w+|TORCH_COMPILE\w*")
 _PLACE = re.compile(r"_(DIR|DIRECTORY|PATH)$")
 DIGEST = "sha256:"
@@ -44,7 +43,8 @@ class Declaration:
     unlabelled: str | None = None
     command: str = CHANGED
     in_digest: bool = True
-    of_checks: bool = False  # heeded by CHECKING_EXPERIMENTS alone
+    needs: str = ""  # without this, of NEEDS in bench/experiments, it changes nothing
+    exclusive: str | None = None  # options with one word exclude each other
 
     def write_arguments(self, value: Any, default: Any) -> list[str]:
         """Write a value as words of a command."""
@@ -62,6 +62,17 @@ class Declaration:
 def declare(group: str) -> Callable[..., Any]:
     """Return what declares a field of this group: by its default, its help, and the rest."""
     return lambda default, help, **rest: field(default=default, metadata={"of": Declaration(help, group, **rest)})
+
+
+def read_quantization(text: str) -> str:
+    """Read torchao's kind of quantization.
+
+    Raises: ValueError in words for another.
+    """
+    if text not in QUANTIZATIONS:
+        gone = "autoquant was removed from torchao; " if text == "autoquant" else ""
+        raise ValueError(f"{gone}expected one of {', '.join(QUANTIZATIONS)}, got {text!r}")
+    return text
 
 
 def list_declared(kind: type) -> dict[str, tuple[Declaration, Any]]:
@@ -82,6 +93,7 @@ COMPILED, MEASURED = declare("what is compiled"), declare("how it is measured")
 COUNT: dict[str, Any] = {"metavar": "N", "read": read_count}
 NAMED: dict[str, Any] = {"unlabelled": "a column of a series, or the beginning of its label", "command": ALWAYS}
 NO_NUMBER: dict[str, Any] = {"unlabelled": "no number depends on it", "command": NEVER, "in_digest": False}
+QUANTIZATIONS = ("int8dynamic", "int8weightonly", "int4weightonly", "noquant")
 AMP_DTYPES = {"cpu": "bfloat16", "cuda": "float16"}
 WITHOUT_CUDAGRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
 DDP_MODES = ("ddp_optimizer", "python_reducer", "python_reducer_without_compiled_forward", "no_optimization")
@@ -124,6 +136,7 @@ class BenchSettings:
         flags=("--backend",),
         constants={"--inductor": ("inductor", "Same as --backend inductor.")},
         metavar="NAME",
+        needs="a backend",
         **NAMED,
     )
     compile_mode: str | None = COMPILED(
@@ -132,17 +145,21 @@ class BenchSettings:
         flags=("--mode", "--inductor-compile-mode"),
         metavar="MODE",
         unlabelled="the beginning of the label",
+        needs="inductor",
     )
     dynamic_shapes: bool = COMPILED(False, "Compile with every dimension dynamic.", unlabelled="a column of a series")
     disable_cudagraphs: bool = COMPILED(
-        False, "Use inductor without CUDA graphs, whatever --mode says.", unlabelled="the beginning of the label"
+        False,
+        "Use inductor without CUDA graphs, whatever --mode says.",
+        unlabelled="the beginning of the label",
+        needs="CUDA graphs",
     )
-    freezing: bool = COMPILED(False, "Inline the weights as constants (inference).")
-    compiled_autograd: bool = COMPILED(False, "Compile the backward pass with compiled autograd.")
+    freezing: bool = COMPILED(False, "Inline the weights as constants (inference).", needs="inductor")
+    compiled_autograd: bool = COMPILED(False, "Compile the backward pass with compiled autograd.", needs="training")
     channels_last: bool = COMPILED(False, "Use the channels-last memory format for images.")
-    nopython: bool = COMPILED(False, "Make a graph break an error.")
-    use_eval_mode: bool = COMPILED(False, "Train with the model in eval mode.")
-    randomize_input: bool = MEASURED(False, "Draw floating-point inputs anew for each repeat.")
+    nopython: bool = COMPILED(False, "Make a graph break an error.", needs="graph breaks")
+    use_eval_mode: bool = COMPILED(False, "Train with the model in eval mode.", needs="training")
+    randomize_input: bool = MEASURED(False, "Draw floating-point inputs anew for each repeat.", needs="timing")
     dynamic_batch_only: bool = COMPILED(False, "Compile with the batch dimension dynamic.", label="dynamic_batch")
     threads: int | None = COMPILED(None, "CPU threads of eager mode and inductor.", flags=("--threads", "-t"), **COUNT)
     inductor_config: tuple[str, ...] = COMPILED(
@@ -151,11 +168,13 @@ class BenchSettings:
         flags=("--inductor-config", "-c"),
         metavar="KEY=VALUE",
         label="{}",
+        needs="inductor",
     )
     batch_size: int | None = COMPILED(  # labelled: a suite's line has no batch size of its own
         None,
         "Batch size instead of each model's own.",
         label="batch={}",
+        needs="a size",
         **COUNT,
     )
     repeat: int = MEASURED(
@@ -172,11 +191,12 @@ class BenchSettings:
         unlabelled="more samples of the same value",
         **COUNT,
     )
-    iterations_per_run: int = MEASURED(1, "Calls per repeat. Default: 1.", **COUNT)
+    iterations_per_run: int = MEASURED(1, "Calls per repeat. Default: 1.", needs="timing", **COUNT)
     use_warm_peak_memory: bool = MEASURED(
         False,
         "Measure peak memory of one warm step, not of the warm-up with its compilation.",
         label="warm_peak_memory",
+        needs="speedup",
     )
     per_process_memory_fraction: float | None = COMPILED(
         None,
@@ -184,29 +204,38 @@ class BenchSettings:
         metavar="F",
         read=read_fraction,
         label="memory_fraction={}",
+        needs="a GPU",
     )
     profile_dynamo_cache_lookup: bool = MEASURED(
-        False, "Also measure how long dynamo takes to find its cache entry.", unlabelled="after the timing"
+        False,
+        "Also measure how long dynamo takes to find its cache entry.",
+        unlabelled="after the timing",
+        needs="speedup",
     )
     warm_start_latency: bool = MEASURED(
-        False, "Measure warm compile time in a second process with the first one's caches.", label="warm_start"
+        False,
+        "Measure warm compile time in a second process with the first one's caches.",
+        label="warm_start",
+        needs="performance",
+        exclusive="caches",
     )
     export_profiler_trace: bool = MEASURED(
         False,
         "Write a profiler trace of one eager and one compiled call.",
         unlabelled="after the timing",
         command=NEVER,
+        needs="speedup",
     )
-    snapshot_memory: bool = MEASURED(False, "Write the GPU allocator's history (CUDA).")
+    snapshot_memory: bool = MEASURED(False, "Write the GPU allocator's history (CUDA).", needs="a GPU")
     timing: bool = MEASURED(
         False, "Print torch's own time report for each model.", unlabelled="after the timing", command=NEVER
     )
     quick: bool = MEASURED(False, "Take 3 repeats and one compilation: shows that it works, not how fast.")
     no_stack_room: bool = MEASURED(False, "Measure without room on Python's frame stack: what a program may meet.")
-    iterations: int = MEASURED(2, "Steps of an accuracy check. Default: 2.", of_checks=True, **COUNT)
-    cosine: bool = MEASURED(False, "Compare by cosine similarity.", of_checks=True)
-    skip_fp64_check: bool = MEASURED(False, "Compare without a double-precision reference.", of_checks=True)
-    skip_accuracy_check: bool = MEASURED(False, "Let a wrong answer pass, as pass_due_to_skip.", of_checks=True)
+    iterations: int = MEASURED(2, "Steps of an accuracy check. Default: 2.", needs="a check", **COUNT)
+    cosine: bool = MEASURED(False, "Compare by cosine similarity.", needs="a check")
+    skip_fp64_check: bool = MEASURED(False, "Compare without a double-precision reference.", needs="a check")
+    skip_accuracy_check: bool = MEASURED(False, "Let a wrong answer pass, as pass_due_to_skip.", needs="a check")
     timeout_s: float = MEASURED(
         1800.0,
         "Seconds that one experiment of a model may take. Default: 1800.",
@@ -229,33 +258,48 @@ class BenchSettings:
     propagate_real_tensors: bool = COMPILED(
         False, "Capture what depends on data by the values of real tensors: unsound."
     )
-    suppress_errors: bool = COMPILED(False, "Run a frame that dynamo cannot compile eagerly; not with --accuracy.")
+    suppress_errors: bool = COMPILED(
+        False, "Run a frame that dynamo cannot compile eagerly; not with --accuracy.", needs="fallbacks"
+    )
     activation_checkpointing: bool = COMPILED(
         False,
         "Recompute activations in the backward pass (models of transformers).",
         flags=("--enable-activation-checkpointing",),
         label="checkpoint",
+        needs="training",
     )
-    collect_outputs: bool = MEASURED(False, "Time training steps that return loss and gradients.")
+    collect_outputs: bool = MEASURED(False, "Time training steps that return loss and gradients.", needs="gradients")
     deterministic: bool = MEASURED(False, "Use deterministic algorithms in every experiment, as --accuracy does.")
     ci: bool = MEASURED(
         False, "Measure as upstream's CI: accuracy with translation validation, SGD where Adam takes too much memory."
     )
-    no_translation_validation: bool = MEASURED(False, "Leave --ci's translation validation out.", of_checks=True)
+    no_translation_validation: bool = MEASURED(False, "Leave --ci's translation validation out.", needs="--ci")
     part: str | None = COMPILED(None, "Part of the model, for builders that take one.", metavar="NAME")
     verbose: bool = MEASURED(
-        False, "Keep each task's output, with dynamo's debug log, as a file.", flags=("--verbose", "-v")
+        False,
+        "Keep each task's output, with dynamo's debug log, as a file.",
+        flags=("--verbose", "-v"),
+        exclusive="words",
     )
     profiler_trace_name: str | None = MEASURED(
-        None, "Start of a profiler trace's name. Default: the configuration.", metavar="NAME", **NO_NUMBER
+        None,
+        "Start of a profiler trace's name. Default: the configuration.",
+        metavar="NAME",
+        needs="a trace",
+        **NO_NUMBER,
     )
     profile_details: bool = MEASURED(
-        False, "Record memory and stacks in the profiler trace.", unlabelled="after the timing", command=NEVER
+        False,
+        "Record memory and stacks in the profiler trace.",
+        unlabelled="after the timing",
+        command=NEVER,
+        needs="a trace",
     )
     quantization: str | None = COMPILED(
         None,
         "Measure the model with weights quantized by torchao against compiled bfloat16, and the errors of both.",
-        choices=("int8dynamic", "int8weightonly", "int4weightonly", "noquant"),
+        metavar="KIND",
+        read=read_quantization,
     )
     ddp: bool = COMPILED(
         False,
@@ -375,14 +419,6 @@ def list_torch_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
         for name, value in sorted(environment.items())
         if value and _VARIABLE.fullmatch(name) and not _PLACE.search(name)
     )
-
-
-def for_experiments(settings: BenchSettings, experiments: Iterable[str]) -> BenchSettings:
-    """Return the settings without those of a check that is not made: they would make another series of like numbers."""
-    if set(experiments) & set(CHECKING_EXPERIMENTS):
-        return settings
-    of_checks = {name: default for name, (declaration, default) in SETTINGS.items() if declaration.of_checks}
-    return replace(settings, **of_checks)
 
 
 def load_settings(text: str) -> BenchSettings:

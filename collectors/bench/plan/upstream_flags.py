@@ -7,16 +7,21 @@ from __future__ import annotations
 
 _RECORDED = "recorded with every result"
 TAKEN = {
-    "--cold-start-latency": "compile time is always that of empty caches",
-    "--fast": "upstream lists no model of these suites as slow",
-    "--generate-aot-autograd-stats": "AOT graphs are recorded: see the run's page",
-    "--inductor-settings": "it changes nothing in upstream's harness either",
-    "--multiprocess": "each rank of --ddp and --fsdp is a process of its own",
-    "--print-compilation-time": f"compile time is {_RECORDED}",
-    "--print-dataframe-summary": "the summary is always printed",
-    "--print-memory": f"peak memory is {_RECORDED}",
-    "--progress": "progress is printed unless --quiet is given",
-    "--stats": f"torch's counters are {_RECORDED}",
+    **{
+        flag: f"is not needed: {reason}"
+        for flag, reason in {
+            "--cold-start-latency": "compile time is always that of empty caches",
+            "--fast": "upstream lists no model of these suites as slow",
+            "--inductor-settings": "it changes nothing in upstream's harness either",
+            "--multiprocess": "each rank of --ddp and --fsdp is a process of its own",
+            "--print-compilation-time": f"compile time is {_RECORDED}",
+            "--print-memory": f"peak memory is {_RECORDED}",
+            "--progress": "progress is printed unless --quiet is given",
+        }.items()
+    },
+    "--generate-aot-autograd-stats": "writes no _stats.csv here: the run's page has its AOT graphs",
+    "--print-dataframe-summary": "prints no table of models here: --output FILE.csv writes it",
+    "--stats": "prints no counters here: the run's page has them",
 }
 
 _NVFUSER = "nvFuser was removed from torch; inductor generates fused kernels: --backend inductor"
@@ -43,6 +48,11 @@ REFUSED = {
         "--print-fx": "torch prints the graphs itself: TORCH_LOGS=graph_code",
         "--print-aten-ops": "torch prints the graphs itself: TORCH_LOGS=aot_graphs",
         "--log-conv-args": "upstream's harness never used it; torch prints its kernels: TORCH_LOGS=output_code",
+        # Older than the list of flags, and runner.py's.
+        "--cpp-wrapper": "upstream removed it; --inductor-config cpp_wrapper=1",
+        "--repro": "--minify keeps the minimal program of a model that fails or is wrong; "
+        "compileboard-collect repro runs one again",
+        "--compilers": "it is runner.py's, which calls the harness once for each; --backend NAME measures one",
         # Newer than the list of flags.
         "--export-nativert": "nativert's runner cannot be made from Python; --export-aot-inductor runs "
         "an exported model",
@@ -58,11 +68,13 @@ REFUSED = {
     }.items()
 }
 SHORT = {"--fast": "-f"}
+EXCLUSIVE = {"--cold-start-latency": "caches"}  # with --warm-start-latency
 VALUED = frozenset(
     (
         "--xla-tolerance",
         "--optimus",
         "--save-model-outputs-to",
         "--compare-model-outputs-with",
+        "--compilers",
     )
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -62,8 +62,12 @@ order by processes.task, processes.started_us, processes.id, events.sequence
 """
 
 
-def write_upstream_files(arguments: BenchRequest, run_id: str, part: str, print_line: Callable[[str], None]) -> None:
-    """Write upstream's files, if asked for, into the output directory or here; `part` names a folder inside of it.
+def write_upstream_files(
+    arguments: BenchRequest, run_ids: Sequence[str], part: str, print_line: Callable[[str], None]
+) -> None:
+    """Write upstream's files of some runs, if asked for, into the output directory or here.
+
+    `part` names a folder inside of it.
 
     Raises: StoreError; OSError.
     """
@@ -73,8 +77,10 @@ def write_upstream_files(arguments: BenchRequest, run_id: str, part: str, print_
     path = os.path.join(arguments.output_directory or ".", arguments.output or "")
     folder, stem = os.path.join(os.path.dirname(path), part), os.path.basename(path).removesuffix(".csv")
     with closing(open_reader(arguments.db)) as reader:
-        results = load_results(reader, run_id)
-        breaks = load_breaks(reader, run_id) if arguments.log_graph_breaks or arguments.explain else {}
+        results = [result for run_id in run_ids for result in load_results(reader, run_id)]
+        breaks: dict[str, list[GraphBroke]] = {}
+        for run_id in run_ids if arguments.log_graph_breaks or arguments.explain else ():
+            breaks |= load_breaks(reader, run_id)
     mode = "accuracy" if "accuracy" in arguments.experiments else "performance"
     raw = arguments.dump_raw_metrics
     names = write_directory(results, breaks, folder, raw_timings=raw, stem=stem or None, mode=mode)

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.experiments import settings_for, with_same_flag
+from compileboard.collectors.bench.experiments import leave_out_idle, settings_for, with_same_flag
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.settings import (
     SETTINGS,
     BenchSettings,
     changed,
-    for_experiments,
     list_torch_variables,
     load_settings,
 )
@@ -114,8 +113,8 @@ def test_torch_variables_are_part_of_the_settings_and_places_are_not() -> None:
 
 def test_settings_of_a_check_make_no_series_where_nothing_is_checked() -> None:
     asked = settings_of(parse("--cosine", "--skip-fp64-check", "--iterations", "3"), {})
-    assert for_experiments(asked, ["performance"]) == BenchSettings()
-    assert for_experiments(asked, ["performance", "accuracy"]) == asked
+    assert leave_out_idle(asked, ["performance"]) == BenchSettings()
+    assert leave_out_idle(asked, ["performance", "accuracy"]) == asked
 
 
 def test_the_command_of_a_result_makes_its_label_again() -> None:

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.execution.runner import Checkout
+from compileboard.collectors.bench.execution.runner import BenchReport, Checkout
+from compileboard.collectors.bench.experiments import leave_out_idle
 from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash, repeat_command
 from compileboard.collectors.bench.suites import list_models
+from compileboard.collectors.cli import bench as command
 from compileboard.collectors.cli.bench import list_experiments, make_job, settings_of
-from tests.unit.bench.plan.test_bench_settings import parse
+from compileboard.collectors.cli.main import main
+from tests.unit.bench.plan.test_bench_settings import parse, parse_words
 
 MODELS = [ModelRef("builtin", name, "m:f", batch_size=8) for name in ("lstm", "mlp", "unet")]
 
@@ -43,7 +46,8 @@ def test_ci_and_dashboard_are_upstreams() -> None:
     assert (
         settings_of(parse("--ci", "--no-translation-validation"), {}).label() == "inductor_ci_no_translation_validation"
     )
-    assert settings_of(parse("--no-translation-validation"), {}) == BenchSettings()
+    alone = settings_of(parse("--no-translation-validation"), {})
+    assert leave_out_idle(alone, ["accuracy"]) == BenchSettings()
     assert settings_of(parse("--dashboard"), {}).use_warm_peak_memory
     assert not settings_of(parse("--dashboard", "--accuracy"), {}).use_warm_peak_memory
     resnet = facts_for("torchvision", "resnet50")
@@ -87,3 +91,66 @@ def test_a_mode_beside_another_experiment_says_which_numbers_are_written() -> No
         assert list_experiments(parse("--accuracy", flag, "--output", "x.csv")) == (name,)
     assert list_experiments(parse("--accuracy", "--output", "x.csv")) == ("accuracy",)
     assert list_experiments(parse("--accuracy", "--coverage")) == ("accuracy", "coverage")
+
+
+@pytest.mark.parametrize(
+    ("words", "label", "line"),
+    [
+        ("--snapshot-memory", "inductor", "--snapshot-memory is left out: the device is the CPU"),
+        ("--iterations 3", "inductor", "--iterations is left out: no experiment here compares answers"),
+        ("--backend eager --freezing", "eager", "--freezing is left out: inductor compiles nothing here"),
+        ("--use-eval-mode", "inductor", "--use-eval-mode is left out: --inference has no backward pass"),
+        ("--find-batch-sizes --batch-size 4", "inductor", "--batch-size is left out: --find-batch-sizes looks for it"),
+        ("--only mlp -k unet", "inductor", "--filter is left out: --only names the model"),
+        ("--training --use-eval-mode", "inductor_use_eval_mode", ""),
+    ],
+)
+def test_what_changes_nothing_is_said_and_in_no_label(
+    words: str, label: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = make_job(parse(*words.split()), Checkout(environment={}), {})
+    assert job.plan[0].settings_of(job.settings).label() == label
+    assert capsys.readouterr().err == (f"compileboard: {line}\n" if line else "")
+
+
+def test_ci_says_that_it_validates_no_translation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for is_installed in (True, False):
+        monkeypatch.setattr("compileboard.collectors.cli.bench.find_spec", {"z3": is_installed or None}.get)
+        make_job(parse("--ci", "--accuracy"), Checkout(environment={}), {})
+        assert ("z3-solver is not installed" in capsys.readouterr().err) != is_installed
+
+
+@pytest.mark.parametrize("flag", ["--batch-size 4", "--use-eval-mode", "--find-batch-sizes"])
+def test_a_class_decides_its_batch_and_its_mode(flag: str) -> None:
+    planted = Path(__file__).parents[3] / "data" / "bench" / "planted.py"
+    words = ["--training", *flag.split(), "--only"]
+    with pytest.raises(ValueError, match=f"{flag.split()[0]}: the class Fine decides that itself"):
+        make_job(parse(*words, f"path:{planted},class:Fine"), Checkout(environment={}), {})
+
+
+def test_both_devices_are_measured_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[tuple[str, list[str]]] = []
+
+    def finish(report: BenchReport, _request: object, _print: object, *, run_ids: list[str]) -> int:
+        measured.append((report.run_id, list(run_ids)))
+        return 3 if report.run_id == "cuda" else 0
+
+    monkeypatch.setattr(command, "check_settings", lambda _settings: None)  # there may be no GPU
+    monkeypatch.setattr(command, "measure", lambda job, *_: BenchReport(job.settings.device))
+    monkeypatch.setattr(command, "finish", finish)
+    request = parse_words("-d", "cuda", "-d", "cpu", "-d", "cuda", "--only", "mlp", "--output", "x.csv")
+    assert command.run_bench(request, print) == 0, "something was measured"
+    assert measured == [("cuda", ["cuda"]), ("cpu", ["cuda", "cpu"])], "the file has both"
+
+
+@pytest.mark.parametrize("words", [["-v", "-q"], ["--cold_start_latency", "--warm-start-latency"]])
+def test_what_upstream_excludes_is_excluded(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *words]) == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_autoquant_says_that_it_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--quantization", "autoquant"]) == 2
+    assert "autoquant was removed from torchao; expected one of int8dynamic" in capsys.readouterr().err

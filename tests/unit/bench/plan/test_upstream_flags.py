@@ -25,7 +25,7 @@ def test_a_flag_is_an_option_or_needs_nothing_or_says_what_replaced_it() -> None
         UPSTREAM["newer"]
     )
     assert {word for word in spellings if (word.replace("_", "-") if word[:2] == "--" else word) not in known} == set()
-    assert (set(TAKEN) | set(REFUSED)) <= set(UPSTREAM["flags"]) | set(UPSTREAM["newer"])
+    assert (set(TAKEN) | set(REFUSED)) <= {*UPSTREAM["flags"], *UPSTREAM["newer"], *UPSTREAM["older"]}
 
 
 def test_the_page_lists_every_flag_where_it_belongs() -> None:
@@ -36,7 +36,8 @@ def test_the_page_lists_every_flag_where_it_belongs() -> None:
     works = set(re.findall(r"`(--[a-z0-9-]+)`", tables[0].split("\n\n")[0]))
     refused = {flag for flag in REFUSED if flag not in OPTIONS and REFUSED[flag].startswith("is not here")}
     assert listed[1] == set(TAKEN) and listed[2] == refused
-    assert {flag.replace("_", "-") for flag in (*UPSTREAM["flags"], *UPSTREAM["newer"])} == works | set(TAKEN) | refused
+    flags = {*UPSTREAM["flags"], *UPSTREAM["newer"], *UPSTREAM["older"]}
+    assert {flag.replace("_", "-") for flag in flags} == works | set(TAKEN) | refused
 
 
 @pytest.mark.parametrize("flag", ["--prims-nvfuser", "--nnc", "--speedup-fx2trt", "--torch_onnx_patch", "--print-fx"])
@@ -55,7 +56,7 @@ def test_what_needs_nothing_is_taken_with_a_line(capsys: pytest.CaptureFixture[s
     parse("--stats", "--cold_start_latency", "--per_process_memory_fraction=0.5", "-f")
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        "compileboard: --stats is not needed: torch's counters are recorded with every result",
+        "compileboard: --stats prints no counters here: the run's page has them",
         "compileboard: --cold-start-latency is not needed: compile time is always that of empty caches",
         "compileboard: --fast is not needed: upstream lists no model of these suites as slow",
     ]
