@@ -64,6 +64,9 @@ class Progress:
             sys.stderr.write(f"    {explained(result)}\n")
         if "timing" in result.facts:
             sys.stderr.write(f"    TIMING: {timing(result)}\n")
+        if "call_counts" in result.facts:
+            counts = " | ".join(f"{name}:{count}" for name, count in result.facts["call_counts"].items())
+            sys.stderr.write(f"    STATS: call_* op count: {result.facts['op_count']} | {plain(counts)}\n")
         sys.stderr.flush()
 
     def interrupt(self) -> None:

@@ -17,6 +17,7 @@ import torch._dynamo
 import torch._dynamo.utils
 from torch._dynamo.testing import reset_rng_state
 from torch.utils import _pytree
+from torch.utils._stats import simple_call_counter
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
 from compileboard.collectors.bench.plan.model_facts import ModelFacts, facts_for
@@ -209,6 +210,8 @@ class Workbench:
             outcome.facts["has_z3"] = find_spec("z3") is not None  # without it, --ci validates no translation
         if self.settings.timing:
             outcome.facts["timing"] = torch._dynamo.utils.calculate_time_spent()
+            outcome.facts["op_count"] = torch._dynamo.utils.op_count
+            outcome.facts["call_counts"] = dict(simple_call_counter)
         if self.settings.device == "cuda":
             outcome.hardware = torch.cuda.get_device_name()
         return outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,7 @@ def test_the_baseline_and_the_time_report_are_stored_and_said(whole: Any) -> Non
     assert values["baseline"] == 2.0 and values["speedup_vs_baseline"] == pytest.approx(row["speedup"] / 2)
     assert "2.000x in the baseline" in err and "speedup_vs_baseline" in out
     assert "TIMING: " in err and "entire_frame_compile:" in err
+    assert re.search(r"STATS: call_\* op count: [1-9]\d* \| .*FakeTensorMode\.__torch_dispatch__:[1-9]", err)
 
 
 def test_the_summary_lists_each_distinct_break_once(whole: Any) -> None:
