@@ -69,10 +69,11 @@ def _build_tile(
     incident_us: int | None,
     recovered: Sequence[tuple[int, int]],
 ) -> HeadlineTile | None:
+    is_rate = metric.name == "pass_ratio"  # counts what failed; the others are means of the models left
     complete = [
         (summary, value)
         for summary in summaries
-        if not summary.is_incomplete and (value := getattr(summary, metric.name)) is not None
+        if (is_rate or not summary.is_incomplete) and (value := getattr(summary, metric.name)) is not None
     ]
     if not complete:
         return None
@@ -99,7 +100,7 @@ def _build_tile(
         verdict=verdict,
         change=change,
         values=[getattr(summary, metric.name) for summary in shown],
-        incomplete=[position for position, summary in enumerate(shown) if summary.is_incomplete],
+        incomplete=[position for position, summary in enumerate(shown) if summary.is_incomplete and not is_rate],
         changed_from=starts[0] if starts else None,
     )
 
@@ -107,9 +108,12 @@ def _build_tile(
 def _is_beyond_noise(
     metric: Metric, before: Sequence[tuple[StoredSummary, float]], newest: StoredSummary, value: float
 ) -> bool:
-    """Return True for a value outside all of those before; a speedup that eager mode moved is not."""
+    """Return True for a value outside all of those before; a speedup that eager mode moved is not.
+
+    A pass rate has no noise: one run before it is enough.
+    """
     values = [older_value for _older, older_value in before]
-    if len(values) < LEAST_JUDGED or min(values) <= value <= max(values):
+    if len(values) < (1 if metric.name == "pass_ratio" else LEAST_JUDGED) or min(values) <= value <= max(values):
         return False
     times = [older.abs_latency_ms for older, _value in before if older.abs_latency_ms]
     if metric.name != "geomean_speedup" or not times or not newest.abs_latency_ms:

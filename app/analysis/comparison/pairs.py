@@ -90,13 +90,16 @@ def match(
 ) -> tuple[tuple[Pairs[Entry], Pairs[Entry], Pairs[Entry]], list[Entry], list[Entry]]:
     """Match what both sides measured as the same, each once, and return what is left of both sides too.
 
-    First what was on the same machine, then what was on another one, then what had another batch size.
+    First what was on the same machine, then what was on another one, then what had another batch size. A model that
+    failed before its batch size was known has that of the other side.
     """
     batchless = [name for name in fields if name != "batch_size"]
     together, left, right = _match(base, new, (*fields, *MACHINE_FIELDS), read)
     more, left, right = _match(left, right, fields, read)
-    other_batch, left, right = _match(left, right, batchless, read)
-    return (together, more, other_batch), left, right
+    others, left, right = _match(left, right, batchless, read)
+    unknown = [pair for pair in others if None in (read(entry, "batch_size") for entry in pair)]
+    other_batch = [pair for pair in others if pair not in unknown]
+    return (together, [*more, *unknown], other_batch), left, right
 
 
 def _match(

@@ -5,8 +5,7 @@ Not run, skipped, failed, not measured and a measured zero are five different th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Protocol
 
 from compileboard.app.analysis.labels import Word
@@ -155,44 +154,3 @@ def describe_page_faults(row: ResultFields, values: Mapping[str, float]) -> str 
     if row.device == "cuda" and compiled >= MANY_PAGE_FAULTS:  # on a CPU, tensors themselves map memory
         text += " Memory is mapped anew in each compiled call, which takes time; Python's frame stack may be the cause."
     return text
-
-
-@dataclass(frozen=True)
-class ModelFailure:
-    """A model that fails on a side: `word` is new, resolved or still; a side without the model is None."""
-
-    row: ResultRow
-    word: str
-    base: str | None
-    new: str | None
-
-
-def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[ModelFailure]:
-    """List what fails in new, newly first, and what failed on base and is measured again."""
-    before, after = ({(row.model, row.batch_size): row for row in rows} for rows in (base, new))
-    failures = []
-    for key, row in {**before, **after}.items():
-        was, now = _format_failure(before.get(key)), _format_failure(after.get(key))
-        if now is not None:
-            failures.append(ModelFailure(row, "still" if was is not None else "new", was, now))
-        elif was is not None and key in after and after[key].status == "measured":
-            failures.append(ModelFailure(row, "resolved", was, None))
-    order = ("new", "resolved", "still")
-    return sorted(
-        failures,
-        key=lambda model_failure: (
-            order.index(model_failure.word),
-            model_failure.row.model.lower(),
-            model_failure.row.batch_size or 0,
-        ),
-    )
-
-
-def _format_failure(row: ResultRow | None) -> str | None:
-    """Return how a model fails; None where it does not."""
-    if row is None:
-        return None
-    if row.status == "failed":
-        return describe_status(row).word
-    verdict = None if row.accuracy is None else describe_accuracy(row.accuracy)
-    return verdict.word if verdict is not None and verdict.kind == "bad" else None

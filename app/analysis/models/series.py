@@ -95,13 +95,23 @@ def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
     return [ModelSeries(dict(zip(FIELDS, key)), tuple(reversed(points))) for key, points in points_by_key.items()]
 
 
-def choose_series(series: Sequence[ModelSeries], given: Mapping[str, str]) -> ModelSeries | None:
-    """Return the series that fits what an address says, where several do the first one that was timed."""
+def choose_series(
+    series: Sequence[ModelSeries], given: Mapping[str, str], run_id: str | None = None
+) -> ModelSeries | None:
+    """Return the series that fits what an address says, where several do the first one that was timed.
+
+    The link to a failure without a batch size means the series of its run.
+    """
     fit = [
         model_series
         for model_series in series
         if all(given[name] == value for name, value in model_series.query.items() if name in given)
     ]
+    if not fit and given.get("batch_size") == "":
+        of_run = [
+            model_series for model_series in series if run_id in {point.row.run_id for point in model_series.points}
+        ]
+        return choose_series(of_run, {name: value for name, value in given.items() if name != "batch_size"}, run_id)
     timed = [model_series for model_series in fit if "performance" in model_series.newest.experiments]
     matches = timed or fit
     return matches[0] if matches else None

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
+from compileboard.app.analysis.comparison.pairs import match
 from compileboard.app.analysis.metrics import SUMMARY_METRICS, Metric, format_value
+from compileboard.app.analysis.models.labels import describe_accuracy, describe_status
 from compileboard.app.format import format_plural
 from compileboard.app.queries.fleet.trends import ModelSet
 from compileboard.collectors.contract.verdicts import Verdict, decide_overall, find_noise
@@ -128,8 +130,7 @@ def compare(
     A model that only one side has, or that has no such number on one, moves nothing; pass rates leave out what was
     skipped or not run. `verdicts` has for each metric of a model how many models came to which of Compare's words.
     """
-    base_rows, new_rows = ({_find_key(model): model for model in filter_models(rows)} for rows in (base, new))
-    common = [(row, new_rows[key]) for key, row in base_rows.items() if key in new_rows]
+    common, _only_base, _only_new = _match_models(filter_models(base), filter_models(new))
     deltas = [_compare_one(metric, common, definition) for metric in SUMMARY_METRICS]
     if verdicts is None:
         return deltas
@@ -174,5 +175,52 @@ def _split(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> tuple[list[ResultRow
     return [base for base, _new in pairs], [new for _base, new in pairs]
 
 
-def _find_key(row: ResultRow) -> tuple[object, ...]:
-    return tuple(getattr(row, name) for name in _KEY)
+def _match_models(
+    base: Sequence[ResultRow], new: Sequence[ResultRow]
+) -> tuple[list[tuple[ResultRow, ResultRow]], list[ResultRow], list[ResultRow]]:
+    (same, more, other_batch), only_base, only_new = match(base, new, _KEY, getattr)
+    apart_base, apart_new = _split(other_batch)
+    return [*same, *more], [*only_base, *apart_base], [*only_new, *apart_new]
+
+
+@dataclass(frozen=True)
+class ModelFailure:
+    """A model that fails on a side: `word` is new, resolved or still; a side without the model is None."""
+
+    row: ResultRow
+    word: str
+    base: str | None
+    new: str | None
+
+
+def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[ModelFailure]:
+    """List what fails in new, newly first, and what failed on base and is measured again."""
+    both, only_base, only_new = _match_models(base, new)
+    pairs = [*both, *((row, None) for row in only_base), *((None, row) for row in only_new)]
+    failures = []
+    for before, after in pairs:
+        was, now = _format_failure(before), _format_failure(after)
+        row = after or before
+        if row is not None and now is not None:
+            failures.append(ModelFailure(row, "still" if was is not None else "new", was, now))
+        elif row is not None and was is not None and after is not None and after.status == "measured":
+            failures.append(ModelFailure(row, "resolved", was, None))
+    order = ("new", "resolved", "still")
+    return sorted(
+        failures,
+        key=lambda model_failure: (
+            order.index(model_failure.word),
+            model_failure.row.model.lower(),
+            model_failure.row.batch_size or 0,
+        ),
+    )
+
+
+def _format_failure(row: ResultRow | None) -> str | None:
+    """Return how a model fails; None where it does not."""
+    if row is None:
+        return None
+    if row.status == "failed":
+        return describe_status(row).word
+    verdict = None if row.accuracy is None else describe_accuracy(row.accuracy)
+    return verdict.word if verdict is not None and verdict.kind == "bad" else None

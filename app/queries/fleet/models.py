@@ -27,7 +27,9 @@ from compileboard.collectors.store.rollups.results import (
     BriefResult,
     ExperimentResult,
     Key,
+    Measured,
     ResultRow,
+    assign_batch_sizes,
     merge_results,
     merge_with_parts,
     read_measured,
@@ -56,7 +58,8 @@ _WANTED = """
 _BRIEF = """
   s.suite, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype, nullif(s.device, '') as device,
   nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic, s.world_size, s.model,
-  x.experiment, nullif(s.batch_size, 0) as batch_size, x.id, x.status, x.accuracy, x.speedup, x.speedup_high, x.time_us
+  x.experiment, nullif(s.batch_size, 0) as batch_size, x.id, x.status, x.accuracy, x.speedup, x.speedup_high, x.time_us,
+  x.run_id
 """
 # The experiments of a series, each one step further in results_series; then the newest result of each.
 _LATEST = f"""
@@ -260,15 +263,7 @@ def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResu
     results = list(map(BriefResult._make, rows))
     if selection.experiment:
         results = [result for result in results if result.experiment == selection.experiment]
-    if selection.run:
-        return results
-    newest: dict[tuple[Any, ...], BriefResult] = {}
-    for result in results:
-        key = result[: _IDENTITY + (2 if result.experiment == "performance" else 1)]  # with its batch size
-        known = newest.get(key)
-        if known is None or (known.time_us, known.id) < (result.time_us, result.id):
-            newest[key] = result
-    return list(newest.values())
+    return results if selection.run else filter_newest(results)
 
 
 def match_models(results: Iterable[BriefResult], selection: ModelFilter) -> set[tuple[str, str]]:
@@ -297,10 +292,10 @@ def list_results_of(engine: Engine, ids: Sequence[int]) -> list[ExperimentResult
     return list(read_measured(engine.stream(LISTED_SQL, {"ids": list(ids), "limit": len(ids)})))
 
 
-def filter_newest(measured: Iterable[ExperimentResult]) -> list[ExperimentResult]:
+def filter_newest(measured: Iterable[Measured]) -> list[Measured]:
     """Filter to the newest of each experiment; performance has one a batch size."""
-    newest: dict[tuple[Key, str, int | None], ExperimentResult] = {}
-    for result in measured:
+    newest: dict[tuple[Key, str, int | None], Measured] = {}
+    for result in assign_batch_sizes(measured):
         key = (result.key, result.experiment, result.batch_size if result.experiment == "performance" else None)
         known = newest.get(key)
         if known is None or (known.time_us, known.id) < (result.time_us, result.id):
@@ -323,7 +318,7 @@ def list_history(
     """List every result of a model, newest first, each with the experiments that it was made of."""
     values = {"model": model, "suite": suite, "limit": MOST_HISTORY}
     by_run: dict[str, list[ExperimentResult]] = {}
-    for result in read_measured(engine.stream(HISTORY_SQL, values)):
+    for result in assign_batch_sizes(read_measured(engine.stream(HISTORY_SQL, values))):
         by_run.setdefault(result.run_id, []).append(result)
     history = [pair for measured in by_run.values() for pair in merge_with_parts(measured)]
     return sorted(history, key=lambda pair: (pair[0].time_us, pair[0].id), reverse=True)

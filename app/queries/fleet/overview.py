@@ -418,14 +418,16 @@ where x.status = 'measured'
 order by x.run_id, s.model
 limit 100000
 """
+# HUD's numbers; those of every model that has a speedup where the run checked no accuracy.
 SPEEDUPS_SQL = """
-select x.run_id, x.geomean_speedup, x.speedup_count, x.measured_count, x.total_count, x.failed_count
+select
+  x.run_id, x.definition, x.geomean_speedup, x.speedup_count, x.measured_count, x.total_count, x.failed_count
 from $each(:run_ids) as wanted
 join $rows(run_summaries, :run_ids) as x on x.run_id = wanted.value
-where x.definition = 'summarize_perf'
+where x.definition in ('hud', 'summarize_perf')
 order by
   x.run_id, x.measured_count desc, x.total_count desc, x.mode, x.dtype, x.device, x.hardware, x.backend, x.dynamic,
-  x.world_size, x.suite
+  x.world_size, x.suite, (x.definition = 'hud') = (x.passed_count is null), x.definition
 limit 1000
 """
 
@@ -449,7 +451,8 @@ class FailedModel:
 class RunSpeedup:
     """The geomean of a run's largest configuration, and how many models it is of."""
 
-    geomean_speedup: Annotated[float | None, "Geomean speedup of the models that have one."]
+    definition: Annotated[str, "`hud`, or `summarize_perf` where no accuracy was checked."]
+    geomean_speedup: Annotated[float | None, "Geomean speedup by that definition."]
     speedup_count: Annotated[fields.Count, "Models that have a speedup."]
     measured_count: Annotated[fields.Count, "Models measured."]
     total_count: Annotated[fields.Count, "Models."]

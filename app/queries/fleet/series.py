@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from compileboard.app.queries.engine import Engine, get_row
 from compileboard.app.queries.fleet.reasons import HistoryPoint, history_sql, list_points
 from compileboard.app.queries.page import recorded_us
 from compileboard.collectors.store.dashboard.series_changes import SERIES
-from compileboard.collectors.store.rollups.results import rank_experiment
+from compileboard.collectors.store.rollups.results import find_batch_sizes, rank_experiment
 from compileboard.collectors.store.rollups.summaries import NUMBERS, SET
 
 RUNS_SQL = """
@@ -47,10 +47,20 @@ _POINTS = {
     "runs": "from $each(:run_ids) as wanted join $rows(results, :run_ids) as x on x.run_id = wanted.value where 1",
 }
 STATUSES_SQL = """
-select x.series_id, x.experiment, x.run_id, x.status, x.accuracy
+select x.series_id, x.experiment, x.run_id, x.status, x.accuracy, x.time_us
 {points}
 limit 100000000
 """
+# Series without a batch size, which failures have, and those of the same model that have one.
+SIBLINGS_SQL = f"""
+select u.id as unknown_id, k.id as known_id
+from series as u
+join series as k on {" and ".join(f"k.{name} = u.{name}" for name in SERIES if name != "batch_size")}
+where u.batch_size = 0
+  and k.batch_size > 0
+order by unknown_id, known_id
+limit 1000000
+"""  # noqa: S608
 MODEL_POINTS_SQL = """
 select x.series_id, x.run_id, x.speedup_low, x.speedup_high, {columns}
 {points}
@@ -107,6 +117,19 @@ class SeriesRun:
     state: str
 
 
+class _Status(NamedTuple):
+    """A result's status; `key` and `batch_size`, which are series here, say whose failure it may be."""
+
+    series_id: int
+    experiment: str
+    run_id: str
+    status: str
+    accuracy: str | None
+    time_us: int
+    key: int = 0
+    batch_size: int | None = None
+
+
 @dataclass(frozen=True)
 class ModelPoints:
     """A series of models with the rows of its leading experiment, and each run's statuses of all experiments.
@@ -133,8 +156,18 @@ def get_newest_pub(engine: Engine) -> int:
 
 
 def list_series_of(engine: Engine, run_ids: Iterable[str]) -> list[int]:
-    """List the series that some runs have results of."""
-    return [int(row[0]) for row in engine.rows(SERIES_OF_RUNS_SQL, {"run_ids": list(run_ids)})]
+    """List the series that some runs have results of, and those that a failure without a batch size may belong to."""
+    own = [int(row[0]) for row in engine.rows(SERIES_OF_RUNS_SQL, {"run_ids": list(run_ids)})]
+    siblings = _list_siblings(engine)
+    return sorted({*own, *chain.from_iterable(siblings.get(series_id, ()) for series_id in own)})
+
+
+def _list_siblings(engine: Engine) -> dict[int, list[int]]:
+    """Return for each series without a batch size those of its model that have one."""
+    siblings: dict[int, list[int]] = {}
+    for unknown_id, known_id in engine.rows(SIBLINGS_SQL):
+        siblings.setdefault(unknown_id, []).append(known_id)
+    return siblings
 
 
 def list_suites_of(engine: Engine, run_ids: Iterable[str]) -> list[str]:
@@ -155,33 +188,50 @@ def list_model_points(
 ) -> Iterator[ModelPoints]:
     """Yield series of models with their points: of all series and runs, of some series, or of some runs."""
     which = "runs" if run_ids is not None else "series" if series_ids is not None else "all"
-    values = {"series_ids": list(series_ids or ()), "run_ids": list(run_ids or ())}
-    statuses: dict[int, list[Sequence[Any]]] = {}
+    siblings, wanted = _list_siblings(engine), set(series_ids or ())
+    families = [{unknown_id, *known_ids} for unknown_id, known_ids in siblings.items()]
+    read_ids = wanted.union(*(family for family in families if not wanted.isdisjoint(family)))
+    values = {"series_ids": sorted(read_ids), "run_ids": list(run_ids or ())}
+    statuses = [_Status(*row) for row in engine.stream(STATUSES_SQL.format(points=_POINTS[which]), values)]
+    places = _place_failures(statuses, siblings)
+    statuses_by_id: dict[int, list[Sequence[Any]]] = {}
     experiments: dict[int, set[str]] = {}
-    for series_id, experiment, *status in engine.stream(STATUSES_SQL.format(points=_POINTS[which]), values):
-        if series_id not in statuses:
-            statuses[series_id], experiments[series_id] = [], set()
-        statuses[series_id].append(status)
-        experiments[series_id].add(experiment)
+    for row in statuses:
+        series_id = places.get(row[:3], row.series_id)
+        statuses_by_id.setdefault(series_id, []).append((row.run_id, row.status, row.accuracy))
+        experiments.setdefault(series_id, set()).add(row.experiment)
     leads = {series_id: min(names, key=rank_experiment) for series_id, names in experiments.items()}
+
     rows: dict[int, list[tuple[Any, ...]]] = {}
+    seconds: dict[int, list[tuple[str, float | None]]] = {}
     sql = MODEL_POINTS_SQL.format(columns=", ".join(f"x.{name}" for name in metrics), points=_POINTS[which])
     for experiment in sorted(set(leads.values())):
-        for row in engine.stream(sql, values | {"experiment": experiment}):
-            if leads[row[0]] == experiment:
-                rows.setdefault(row[0], []).append(row)
-    seconds: dict[int, list[tuple[str, float | None]]] = {}
+        for series_id, run_id, *numbers in engine.stream(sql, values | {"experiment": experiment}):
+            series_id = places.get((series_id, experiment, run_id), series_id)
+            if leads[series_id] == experiment:
+                rows.setdefault(series_id, []).append((series_id, run_id, *numbers))
     if any(
         _SECOND_PROCESS in names and leads[series_id] != _SECOND_PROCESS for series_id, names in experiments.items()
     ):
         sql = MODEL_POINTS_SQL.format(columns="x.second_process_latency_s", points=_POINTS[which])
         for series_id, run_id, _low, _high, latency_s in engine.stream(sql, values | {"experiment": _SECOND_PROCESS}):
+            series_id = places.get((series_id, _SECOND_PROCESS, run_id), series_id)
             if leads[series_id] != _SECOND_PROCESS:
                 seconds.setdefault(series_id, []).append((run_id, latency_s))
-    known = engine.stream(SERIES_SQL, {"ids": sorted(leads)})
-    for series_id, *key in known:
-        parts = rows[series_id], statuses[series_id], seconds.get(series_id, ())
+    chosen = sorted(wanted & leads.keys() if series_ids is not None else leads)
+    for series_id, *key in engine.stream(SERIES_SQL, {"ids": chosen}):
+        parts = rows[series_id], statuses_by_id[series_id], seconds.get(series_id, ())
         yield ModelPoints(series_id, dict(zip(SERIES, key)), leads[series_id], *parts)
+
+
+def _place_failures(statuses: Iterable[_Status], siblings: Mapping[int, Sequence[int]]) -> dict[tuple[Any, ...], int]:
+    """Return the series of each failure that lies in one without a batch size, by that one, experiment and run."""
+    keys = {known_id: unknown_id for unknown_id, known_ids in siblings.items() for known_id in known_ids}
+    related = [row._replace(key=row.series_id) for row in statuses if row.series_id in siblings]
+    related += [
+        row._replace(key=keys[row.series_id], batch_size=row.series_id) for row in statuses if row.series_id in keys
+    ]
+    return {related[at][:3]: series_id for at, series_id in find_batch_sizes(related).items()}
 
 
 def list_suite_points(

@@ -27,7 +27,13 @@ from compileboard.app.queries.parameters import (
     read_filter,
 )
 from compileboard.app.schema import Keywords
-from compileboard.collectors.store.rollups.results import COLUMNS, ResultRow, merge_results, read_measured
+from compileboard.collectors.store.rollups.results import (
+    COLUMNS,
+    ResultRow,
+    assign_batch_sizes,
+    merge_results,
+    read_measured,
+)
 from compileboard.collectors.store.rollups.summaries import (
     DEFINITIONS,
     HUD,
@@ -341,12 +347,9 @@ def list_summaries(
 def list_eligible_summaries(
     engine: Engine, selection: TrendFilter, definition: str | None, limit: int = MOST_RUNS
 ) -> tuple[Definition, list[StoredSummary]]:
-    """List summaries by a definition; None is HUD's or, where that has no numbers, the one that asks for a time alone.
-
-    Where nobody checked accuracy, HUD's numbers, which are of models that pass, are none.
-    """
+    """List summaries by a definition; None is HUD's or, where no run checked accuracy, the one that needs none."""
     summaries = list_summaries(engine, selection, definition or HUD.name, limit)
-    if definition or any(summary.speedup_count or summary.passed_count for summary in summaries):
+    if definition or any(summary.speedup_count or summary.passed_count is not None for summary in summaries):
         return DEFINITIONS[definition or HUD.name], summaries
     return SUMMARIZE_PERF, list_summaries(engine, selection, SUMMARIZE_PERF.name, limit)
 
@@ -390,7 +393,7 @@ def list_model_rows(
     some = re.sub(r"\bx\.(\w+)", lambda match: match[0] if match[1] in selected else f"null as {match[1]}", COLUMNS)
     of_series, of_run = _write_wanted(_OF_SERIES, values, "s"), _write_wanted(_OF_RUN, values)
     sql = _MODELS[engine.dialect].format(columns=some, of_series=of_series, of_run=of_run)
-    measured = read_measured(engine.stream(sql, values))
+    measured = assign_batch_sizes(read_measured(engine.stream(sql, values)))
     for result in sorted(measured, key=lambda result: result.id):  # a key alone is sorted faster than whole rows
         by_run.setdefault(result.run_id, []).append(result)
     return [row for measured in by_run.values() for row in merge_results(measured)]

@@ -286,7 +286,7 @@ def build_model(store: Store, model: str, query: Mapping[str, str], run_id: str 
     history = build_model_history(engine, model, query.get("suite"))
     if history is None:
         raise UnknownModelError(f"There is no model {model[:80]}; its runs may have been deleted.")
-    selected = choose_series(history.series, query)
+    selected = choose_series(history.series, query, run_id)
     if selected is None:
         raise UnknownModelError(f"{model[:80]} was never measured so; take a part of the address away.")
     point = _choose_point(selected, run_id)

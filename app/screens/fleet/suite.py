@@ -10,9 +10,8 @@ from functools import cached_property
 from compileboard.app.analysis.comparison.differences import compare
 from compileboard.app.analysis.comparison.model import CompareSide, Comparison
 from compileboard.app.analysis.incidents.incident import Incident
-from compileboard.app.analysis.models.labels import ModelFailure, list_failures
 from compileboard.app.analysis.models.series import label_fields
-from compileboard.app.analysis.models.summaries import SummaryDelta, filter_set
+from compileboard.app.analysis.models.summaries import ModelFailure, SummaryDelta, filter_set, list_failures
 from compileboard.app.analysis.models.summaries import compare as compare_headlines
 from compileboard.app.analysis.period import Period
 from compileboard.app.analysis.trends.lines import Axis, lay_out

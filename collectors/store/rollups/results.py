@@ -6,10 +6,11 @@ model and metric set, so the others complete the one that leads: performance whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain, groupby
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from compileboard.collectors.contract.result_columns import STORED
 
@@ -126,6 +127,12 @@ class BriefResult(NamedTuple):
     speedup: float | None
     speedup_high: float | None
     time_us: int
+    run_id: str
+
+    @property
+    def key(self) -> Key:
+        """Return what the results of one model have in common, as `ExperimentResult.key`."""
+        return self[: self._fields.index("experiment")]
 
 
 _NAMES = tuple(field.name for field in fields(ExperimentResult))
@@ -178,6 +185,69 @@ def read_measured(rows: Iterable[Iterable[Any]]) -> Iterator[ExperimentResult]:
         values = dict(zip(_NAMES, row))
         values["dynamic"] = bool(values["dynamic"])
         yield fill(ExperimentResult, values)
+
+
+class Placeable(Protocol):
+    """What says to which series a result belongs."""
+
+    @property
+    def key(self) -> Hashable: ...
+    @property
+    def experiment(self) -> str: ...
+    @property
+    def batch_size(self) -> int | None: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def time_us(self) -> int: ...
+
+
+def find_batch_sizes(results: Sequence[Placeable]) -> dict[int, int]:
+    """Return, by position, the batch size of each result that failed without one.
+
+    Upstream writes a batch size of 0 for a model that failed. Such a result belongs to the series of its model, and of
+    several batch sizes to the one that was measured last before it, else first after it, and that its own run lacks.
+    """
+    unknown = [at for at, row in enumerate(results) if row.batch_size is None and row.status != "measured"]
+    keys = {results[at].key for at in unknown}
+    known: dict[tuple[Hashable, str], list[tuple[int, int]]] = {}
+    taken: set[tuple[Hashable, str, str, int]] = set()
+    for row in results if keys else ():
+        if row.batch_size is not None and row.key in keys:
+            for experiment in (row.experiment, ""):
+                known.setdefault((row.key, experiment), []).append((row.time_us, row.batch_size))
+            taken.add((row.key, row.experiment, row.run_id, row.batch_size))
+    for candidates in known.values():
+        candidates.sort()
+    found = {}
+    for at in unknown:
+        row = results[at]
+        candidates = known.get((row.key, row.experiment)) or known.get((row.key, ""), [])
+        after = bisect_right(candidates, row.time_us, key=lambda candidate: candidate[0])
+        sizes = (size for _time_us, size in chain(reversed(candidates[:after]), candidates[after:]))
+        free = (size for size in sizes if (row.key, row.experiment, row.run_id, size) not in taken)
+        size = next(free, None)
+        if size is not None:
+            found[at] = size
+            taken.add((row.key, row.experiment, row.run_id, size))
+    return found
+
+
+Measured = TypeVar("Measured", ExperimentResult, BriefResult)
+
+
+def assign_batch_sizes(results: Iterable[Measured]) -> list[Measured]:
+    """Return results of several runs, each failure with the batch size of the series that it belongs to."""
+    rows = list(results)
+    for at, batch_size in find_batch_sizes(rows).items():
+        row = rows[at]
+        if isinstance(row, BriefResult):
+            rows[at] = row._replace(batch_size=batch_size)
+        else:
+            rows[at] = replace(row, batch_size=batch_size)
+    return rows
 
 
 def merge_results(measured: Iterable[ExperimentResult]) -> list[ResultRow]:

@@ -78,6 +78,27 @@ def test_a_step_names_runs_levels_and_size(store: sqlite3.Connection, database: 
     assert describe_series_change(change) == "mlp: speedup 1.99× → 1.6× (−20%)"
 
 
+@pytest.mark.parametrize("experiment", ["performance", "accuracy"])
+def test_a_failure_without_a_batch_size_belongs_to_its_models_series(
+    store: sqlite3.Connection, database: Path, experiment: str
+) -> None:
+    """Upstream writes batch_size 0 for what failed, and that run's other batch size passes."""
+    failed = measure(experiment=experiment, batch_size=None, status="failed", reason="unknown", values={}, repeats={})
+    for day in range(-2, 9):
+        others = [measure(batch_size=4), *([measure(**ACCURACY, batch_size=4)] if experiment == "accuracy" else [])]
+        passing = [measure(**ACCURACY), measure()] if experiment == "accuracy" else [measure()]
+        failing = [failed, *passing[1:]]
+        own = failing if day in (-2, 5, 6) else passing
+        add_results(store, run_of(day + 2), *others, *own, started_us=START_US + day * DAY_US)
+        if day == 5:
+            (change,) = [change for change in look(store, database) if change.direction == "worse"]
+            assert (change.first_run_id, change.batch_size, change.before_run_id) == (run_of(7), 8, run_of(6))
+    for everything in (False, True):
+        changes = look(store, database, everything=everything)
+        assert {change.batch_size for change in changes} == {8}
+        assert [change.recovered_run_id for change in changes if change.direction == "worse"] == [run_of(9)]
+
+
 @pytest.mark.parametrize(
     ("eager_ms", "compiled_ms", "directions"),
     [

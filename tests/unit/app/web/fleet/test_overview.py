@@ -21,6 +21,7 @@ from compileboard.app.queries.fleet import overview
 from compileboard.app.queries.fleet.runs import STATES
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.causes import load_causes
+from tests.unit.app.benched import ACCURACY, DAY_US, RUNS, add_results, measure
 from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run, insert
 
@@ -259,3 +260,29 @@ def test_programs_that_win_most_come_first_and_lead_to_their_fixes(
         assert (program["fix_count"], program["first_cause"]) == (len(causes), causes[0].title)
         assert program["compile_us"] is None or program["saved_us"] <= program["compile_us"]
         assert f'href="/runs/{program["run_id"]}"' in recorded_client.get("/").text
+
+
+def test_a_failure_without_batch_size_is_one_model_on_every_page(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    """As upstream writes it: c fails with batch size 0, d's answer is wrong, and its speedup counts nowhere."""
+    numbers = {"a": 1.0, "b": 1.5, "c": 2.0, "d": 4.0}
+    failed = {"model": "c", "batch_size": None, "values": {}, "repeats": {}, "status": "failed", "reason": "unknown"}
+    for day, run_id in enumerate(RUNS):
+        results = [
+            measure(**experiment | own)
+            for model, speedup in numbers.items()
+            for experiment in ({"values": {"speedup": speedup}, "repeats": {}}, ACCURACY)
+            for own in [{"model": model, "batch_size": 8, "task": None}]
+        ]
+        results = [replace(own, accuracy="fail_accuracy" if own.model == "d" else own.accuracy) for own in results]
+        if day == 2:
+            results[4:6] = [measure(**failed), measure(**ACCURACY | failed | {"accuracy": "fail_to_run"})]
+        add_results(store, run_id, *results, started_us=START_US + day * DAY_US)
+    models = client.get("/api/v1/models").json["data"]
+    assert sorted((row["model"], row["status"]) for row in models if row["model"] == "c") == [("c", "failed")]
+    assert "c fails" in client.get(f"/compare?base={RUNS[1]}&new={RUNS[2]}").text
+    tiles = {tile["metric"]: tile for tile in client.get("/api/v1/overview").json["data"]["tiles"]}
+    assert tiles["pass_ratio"]["verdict"] == "worse" and tiles["pass_ratio"]["value"] == 0.5
+    page = client.get("/").text
+    assert set(re.findall(r"\d\.\d+×", page)) == {"1.44×", "1.22×"}
