@@ -33,14 +33,14 @@ SERVE = $(PY) -m app serve --db $(DB) --port $(PORT)
 demo: setup
 	@echo "demo: recording a small program; torch takes half a minute to compile it"
 	@echo "demo: ---- output of the program: what torch warns of here is what the dashboard will explain ----"
-	@$(PY) -m collectors run --db $(DB) --name demo --suite demo -- $(PY) -m collectors.demo_program
+	@$(PY) -m collectors run --db $(DB) --name demo --suite demo -- $(PY) -m examples.demo_program
 	@echo "demo: ---- end of the program's output ----"
 	@echo "demo: open http://127.0.0.1:$(PORT)/runs?suite=demo and choose the run demo: its graph breaks, its recompiles,"
 	@echo "demo: and the function that reached the recompile limit, with what to do about each"
 ifeq ($(HISTORY),no)
 	@$(SERVE)
 else
-	@$(PY) -m collectors.demo_history --db $(DB) --port $(PORT) $(HISTORY_OPTIONS) -- $(SERVE)
+	@$(PY) -m examples.demo_history --db $(DB) --port $(PORT) $(HISTORY_OPTIONS) -- $(SERVE)
 endif
 
 lint: setup

@@ -9,8 +9,8 @@ from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.runs import RunFilter, list_runs
 from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.queries.run_rows import RunRow
-from compileboard.collectors.demo_history.versions import RUN_COUNT, SUITE
 
+SUITE, RUN_COUNT = "demo_history", 15  # those of examples/demo_history
 MOST_RUNS = 200
 PAUSE_US = 60_000_000  # between a version that ended and the next one's first record
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from compileboard.collectors.demo_history.history import Setup, measure_history
-from compileboard.collectors.demo_history.versions import VERSIONS, Edit, read_project
+from examples.demo_history.history import Setup, measure_history
+from examples.demo_history.versions import VERSIONS, Edit, read_project
 from tests.tools.observed import Workplace
 
 pytestmark = pytest.mark.torch

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.demo_history import __main__ as command
-from compileboard.collectors.demo_history.history import Setup, list_measured
-from compileboard.collectors.demo_history.repository import AUTHOR, Repository
-from compileboard.collectors.demo_history.versions import PROJECT, VERSIONS, apply, read_project
+from examples.demo_history import __main__ as command
+from examples.demo_history.history import Setup, list_measured
+from examples.demo_history.repository import AUTHOR, Repository
+from examples.demo_history.versions import PROJECT, VERSIONS, apply, read_project
 from tests.tools.observed import ROOT
 from tests.tools.repository import git
 
@@ -121,7 +121,7 @@ def test_make_demo_frames_the_programs_output_and_names_the_page() -> None:
         text=True,
         cwd=ROOT,
     ).stdout.splitlines()
-    program = next(number for number, line in enumerate(printed) if "collectors.demo_program" in line)
+    program = next(number for number, line in enumerate(printed) if "examples.demo_program" in line)
     assert "output of the program" in printed[program - 1] and "end of the program" in printed[program + 1]
     assert "http://127.0.0.1:9123/runs?suite=demo" in printed[program + 2]
     assert "app serve" in printed[-1]

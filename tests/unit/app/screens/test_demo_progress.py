@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.runs import RunFilter, list_runs
 from compileboard.app.queries.newest import RecorderClock
-from compileboard.app.screens.fleet.demo import DemoProgress, build_demo_progress
-from compileboard.collectors.demo_history.versions import RUN_COUNT, SUITE
+from compileboard.app.screens.fleet.demo import RUN_COUNT, SUITE, DemoProgress, build_demo_progress
+from examples.demo_history import versions
 from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run
 
@@ -55,6 +55,11 @@ def test_a_newer_run_of_something_else_ends_it(
 ) -> None:
     _add_versions(store, 3, started_us=START_US + 3 * MINUTE_US, **newest)
     assert _build(open_engine(store), 3.1) is None
+
+
+def test_the_dashboard_expects_the_runs_that_the_example_measures() -> None:
+    count = sum(1 + len(version.also) for version in versions.VERSIONS)
+    assert (versions.SUITE, count) == (SUITE, RUN_COUNT)
 
 
 def test_a_whole_history_has_no_progress(open_engine: OpenEngine, store: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""`python -m collectors.demo_history`: measure the demo's history, beside a server that shows it, if one is named."""
+"""`python -m examples.demo_history`: measure the demo's history, beside a server that shows it, if one is named."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import click
 
-from compileboard.collectors.demo_history.history import HistoryStopped, end, find_setup, measure_history
-from compileboard.collectors.demo_history.repository import NoRepository
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.terminal import command_hints
 from compileboard.command_line import SETTINGS, Command, run_group
 from compileboard.exit_codes import INTERRUPTED
+from examples.demo_history.history import HistoryStopped, end, find_setup, measure_history
+from examples.demo_history.repository import NoRepository
 
 
 def describe_pages(address: str | None) -> list[str]:
@@ -61,7 +61,7 @@ def demo_history(db: str, backend: str | None, again: bool, port: int, command: 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; return the server's exit code, or 0."""
-    return run_group(demo_history, argv, "python -m collectors.demo_history")
+    return run_group(demo_history, argv, "python -m examples.demo_history")
 
 
 def measure(

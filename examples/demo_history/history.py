@@ -14,11 +14,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import IO
 
-from compileboard.collectors.demo_history.repository import Repository
-from compileboard.collectors.demo_history.versions import SUITE, VERSIONS, Version
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.errors import StoreMissing
 from compileboard.start import own_command
+from examples.demo_history.repository import Repository
+from examples.demo_history.versions import SUITE, VERSIONS, Version
 
 
 def list_measured(database: str) -> set[tuple[str, str]]:

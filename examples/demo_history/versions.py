@@ -139,7 +139,6 @@ VERSIONS = (
 )
 
 SUITE = "demo_history"
-RUN_COUNT = sum(1 + len(version.also) for version in VERSIONS)  # a version may be measured in several ways
 
 
 def read_project() -> dict[str, str]:

@@ -6,8 +6,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from compileboard.collectors.demo_history.versions import Version, apply, read_project
 from compileboard.collectors.runs.git import ask_git
+from examples.demo_history.versions import Version, apply, read_project
 
 BRANCH = "main"
 # The day on which this history was written. The same versions thereby make the same commits on every machine, so that
