@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from compileboard.app.queries.run.run import list_processes
+from compileboard.collectors.store.connection import open_reader
 from tests.tools.observed import PROGRAMS, Workplace
 
 pytestmark = pytest.mark.torch
@@ -55,6 +58,17 @@ def test_forked_children_are_processes_with_their_own_compiles(workplace: Workpl
     assert sorted(row["count"] for row in per_process) == [1, 1, 1, 1, 1]
     assert workplace.only_run()["process_count"] == 5
     assert workplace.spools == []
+
+
+def test_workers_and_subprocesses_have_the_parent_that_started_them(workplace: Workplace) -> None:
+    done(workplace, "threads", "workers", "pools", "subprocesses")
+    parent = workplace.value("select id from processes order by started_us limit 1")
+    rows = workplace.rows("select parent_id, count(*) as count from processes group by parent_id order by count")
+    assert [row["parent_id"] for row in rows] == [None, parent]
+    assert rows[1]["count"] >= 8, "two workers and one or two of each pool for each method, two subprocesses"
+    with closing(open_reader(workplace.database)) as reader:
+        (pid,) = {process.parent_pid for process in list_processes(reader, workplace.only_run()["id"])} - {None}
+    assert pid == workplace.value("select pid from processes where id = :parent", parent=parent)
 
 
 def test_workers_of_multiprocessing_say_their_final_counters(workplace: Workplace) -> None:

@@ -46,7 +46,8 @@ class ProcessRow:
     """One process of a run."""
 
     id: ProcessId
-    parent_id: Annotated[str | None, "The process that forked it."]
+    parent_id: Annotated[str | None, "The process that started it: by fork, multiprocessing or subprocess."]
+    parent_pid: Annotated[int | None, "Process id of that one, where it compiled too."]
     pid: Pid
     rank: Annotated[int | None, "Rank."]
     local_rank: Annotated[int | None, "Rank on its machine."]
@@ -148,7 +149,9 @@ where run_id = :run_id
 order by key
 limit 20000
 """
-_PROCESSES = f"select {', '.join(field.name for field in fields(ProcessRow))} from processes"  # noqa: S608  own texts only
+_PARENT_PID = "(select pid from processes as parents where parents.id = processes.parent_id) as parent_pid"
+_COLUMNS = (_PARENT_PID if field.name == "parent_pid" else field.name for field in fields(ProcessRow))
+_PROCESSES = f"select {', '.join(_COLUMNS)} from processes"  # noqa: S608  own texts only
 PROCESSES_SQL = f"""
 {_PROCESSES}
 where run_id = :run_id
