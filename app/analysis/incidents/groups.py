@@ -3,8 +3,10 @@
 Changes of one branch and suite join when the runs between which each came overlap, transitively, and they share a
 model, or a cause that is new in both. Two things differ from what only overlapping ranges would give:
 
-- a gradual change spans many runs and joins gradual ones alone: it would chain every step of half a year;
-- changes of several models between the same two runs join where none has a cause of its own, as after a new driver.
+- a gradual change spans many runs and joins gradual ones alone: it would chain every step of half a year. Small steps
+  of other models within it, which are how noise shows it, join it too;
+- changes of several models in one direction join where none has a cause of its own, as after a new driver, and one run
+  may have brought them all: no chain.
 
 A measured number without a cause joins a change of its model that has one in the run next to it: one noisy run beside a
 step moves its range by a run.
@@ -29,6 +31,7 @@ _MOVED_BY = {
     "recompiles_per_model": "recompiles",
     "pass_ratio": "passes",
 }
+_SEVERAL = 3  # models whose gradual change is the suite's
 _NEW = ("new", "more often", "changed")
 
 
@@ -71,9 +74,11 @@ def group_changes(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> 
         if spans[position] is not None and change.subject != "suite":
             for key in _list_keys(change):
                 keyed.setdefault(key, []).append(position)
-    for positions in keyed.values():
-        _join_overlapping(groups, positions, spans)
+    for key, positions in keyed.items():
+        join = _join_densest if isinstance(key, tuple) and key[0] == "range" else _join_overlapping
+        join(groups, positions, spans)
     _join_touching(groups, changes, spans)
+    _join_parts_of_drifts(groups, changes, spans)
     _attach_suites(groups, changes, spans)
     _join_withdrawn(groups, changes, spans)
     members: dict[int, list[SeriesChange]] = {}
@@ -107,11 +112,10 @@ def list_cause_keys(change: SeriesChange) -> list[Hashable]:
 
 def _list_keys(change: SeriesChange) -> list[Hashable]:
     """List what a change has to share with another, beside the time, to be of one incident."""
-    if change.kind == "drift":
-        return [("gradual", change.subject, change.model)]
-    causes = list_cause_keys(change)
-    same_runs = ("runs", change.before_run_id, change.first_run_id, change.high_run_id)
-    return [("model", change.subject, change.model), *(causes or [same_runs])]
+    is_drift = change.kind == "drift"
+    causes = [] if is_drift else list_cause_keys(change)
+    one_range = ("range", is_drift, change.direction)
+    return [(is_drift, change.subject, change.model), *(causes or [one_range])]
 
 
 def _join_overlapping(groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]) -> None:
@@ -121,6 +125,18 @@ def _join_overlapping(groups: _Groups, positions: Iterable[int], spans: Sequence
             groups.join(newest[1], position)
         if newest is None or span.end > newest[0]:
             newest = (span.end, position)
+
+
+def _join_densest(groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]) -> None:
+    """Join the changes that one run may have brought: those of the run that most ranges hold, then of the others."""
+    left = [(span, position) for position in positions if (span := spans[position]) is not None]
+    while left:
+        counts = Counter(rank for span, _position in left for rank in range(span.start + 1, span.end + 1))
+        densest = min(counts, key=lambda rank: (-counts[rank], rank))
+        joined = [position for span, position in left if span.start < densest <= span.end]
+        for position in joined:
+            groups.join(joined[0], position)
+        left = [(span, position) for span, position in left if not span.start < densest <= span.end]
 
 
 def _join_touching(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:
@@ -143,6 +159,37 @@ def _join_touching(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequ
         }
         if len(beside) == 1:
             groups.join(beside.pop(), position)
+
+
+def _join_parts_of_drifts(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:
+    """Join small steps without a cause with a gradual change of several models that went the same way meanwhile.
+
+    In a noisy series a gradual change looks like steps. One that is larger than the whole of it stays an own incident.
+    """
+    members: dict[int, list[int]] = {}
+    for position, change in enumerate(changes):
+        if change.subject == "model" and spans[position] is not None:
+            members.setdefault(groups.find(position), []).append(position)
+    drifts = {root: [changes[at] for at in own if changes[at].kind == "drift"] for root, own in members.items()}
+    wide = {root: own for root, own in drifts.items() if len({change.model for change in own}) >= _SEVERAL}
+    for root, own in members.items():
+        steps = [changes[at] for at in own]
+        if drifts[root] or any(list_cause_keys(step) or find_metric_of(step).kind == "count" for step in steps):
+            continue
+        for drift_root, drift in wide.items():
+            limit = max(abs(change.relative or 0) for change in drift)
+            runs = [spans[at] for at in members[drift_root]]
+            start, end = min(span.start for span in runs if span), max(span.end for span in runs if span)
+            if all(
+                step.direction == drift[0].direction
+                and abs(step.relative or 0) <= limit
+                and (span := spans[at]) is not None
+                and start <= span.start
+                and span.end <= end
+                for at, step in zip(own, steps)
+            ):
+                groups.join(drift_root, root)
+                break
 
 
 def _attach_suites(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:

@@ -255,11 +255,12 @@ def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
 def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
     means, cuts, positions, steps = fit.means, fit.cuts, series.positions, []
     recovered = _find_recovered(means)
+    undoing = _find_recovered(means, beyond=False)
     for j in range(1, len(means)):
         splits, gains = split_gains(series.series, cuts[j - 1], cuts[j + 1])
         likely = splits[gains >= gains.max() - _POSITION_LOSS * fit.sigma**2]
         before, after = means[j - 1] + series.centre, means[j] + series.centre
-        undone = min((i for i, back in recovered.items() if back == j), default=None)
+        undone = min((i for i, back in undoing.items() if back == j), default=None)
         steps.append(
             ChangePoint(
                 index=int(positions[cuts[j]]),
@@ -279,17 +280,22 @@ def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
     return steps
 
 
-def _find_recovered(means: Sequence[float]) -> dict[int, int]:
+def _find_recovered(means: Sequence[float], *, beyond: bool = True) -> dict[int, int]:
     """Return for each step that was taken back the level that did: the one before, to within a third of the step.
 
-    What takes a step back is taken back by nothing: a change that comes again after it is a step of its own.
+    With `beyond`, a level on the far side of the one before did so too. What takes a step back is taken back by
+    nothing: a change that comes again after it is a step of its own.
     """
     recovered: dict[int, int] = {}
+    undoing: set[int] = set()
     for j in range(1, len(means)):
-        if j in recovered.values():
+        if j in undoing:
             continue
-        near = _RECOVERED * abs(means[j] - means[j - 1])
-        back = next((i for i in range(j + 1, len(means)) if abs(means[i] - means[j - 1]) <= near), None)
-        if back is not None:
-            recovered[j] = back
+        size = means[j] - means[j - 1]
+        for i in range(j + 1, len(means)):
+            left = (means[i] - means[j - 1]) / size  # 1: all of the step; 0: back
+            if abs(left) <= _RECOVERED or (beyond and left < 0):
+                recovered[j] = i
+                undoing |= {i} if abs(left) <= _RECOVERED else set()
+                break
     return recovered

@@ -112,7 +112,7 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChange
     left = [replace(step, recovers=None) if step.recovers in replaced else step for step in left]
     return SeriesChanges(
         [
-            replace(change_point, recovered_at=None) if change_point.recovered_at in replaced else change_point
+            replace(change_point, recovered_at=drift.end) if change_point.recovered_at in replaced else change_point
             for change_point in left
         ],
         drift,

@@ -36,8 +36,8 @@ def group(store: sqlite3.Connection, *changes: dict[str, Any]) -> list[set[str]]
     [
         (EARLY, LATE, False),
         (EARLY, WIDE, True),
-        (EARLY | {"model": "other"}, WIDE, False),
-        (EARLY | {"model": "other"}, EARLY, True),  # between the same two runs, and neither has a cause
+        (EARLY | {"model": "other"}, WIDE, True),  # one run may have brought both, and neither has a cause
+        (EARLY | {"model": "other"}, WIDE | {"direction": "better"}, False),
         (EARLY | {"branch": "next"}, EARLY, False),
         (EARLY | {"suite": "other"}, EARLY, False),
         (EARLY | {"kind": "drift"}, EARLY, False),
@@ -49,6 +49,24 @@ def test_changes_of_a_model_join_where_their_ranges_overlap(
 ) -> None:
     changes = (make_change(id="a", **first, evidence=ALONE), make_change(id="b", **second, evidence=ALONE))
     assert group(store, *changes) == ([{"a", "b"}] if is_one else [{"a"}, {"b"}])
+
+
+def test_one_run_has_to_have_brought_changes_of_several_models(store: sqlite3.Connection) -> None:
+    """Three models: the first and the last have no run in common, and do not join through the second."""
+    spans = {"a": EARLY, "b": WIDE, "c": LATE}
+    groups = group(store, *(make_change(id=id_, model=id_, **span, evidence=ALONE) for id_, span in spans.items()))
+    assert groups == [{"a", "b"}, {"c"}]
+
+
+def test_small_steps_within_a_gradual_change_of_several_models_belong_to_it(store: sqlite3.Connection) -> None:
+    drifts = [
+        make_change(id=f"d{n}", model=f"d{n}", kind="drift", relative=-0.1, **WIDE, evidence=ALONE) for n in "123"
+    ]
+    small, large = (make_change(id=id_, model=id_, **EARLY, evidence=ALONE) for id_ in ("small", "large"))
+    keep(store, *drifts, small | {"relative": -0.04})
+    assert len(load_incidents(store)) == 1
+    keep(store, *drifts, small | {"relative": -0.04}, large | {"relative": -0.5})
+    assert len(load_incidents(store)) == 2
 
 
 BROKEN = ALONE | {"causes": [{"kind": "graph_break", "word": "new", "label": "x", "break_id": "0" * 16}]}
