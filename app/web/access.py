@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from flask import Flask, Response, abort, current_app, g, has_request_context, redirect, request
+from werkzeug.exceptions import TooManyRequests, Unauthorized
 from werkzeug.wrappers import Response as BaseResponse
 
 from compileboard.app.db import get_board_path, get_reader, get_settings, is_read_only
@@ -215,7 +216,7 @@ def identify_client() -> None:
         return
     given = request.headers.get("Authorization")
     if given is not None and given[:10].lower() == "bearer cb_":
-        token = get_valid_token(given[7:].strip())
+        token = _check_bearer(given[7:].strip())
         g.identity = Identity(token.name, expand_scopes(token.scopes.split(",")), "token", token.id)
     else:
         identity = _read_proxy_identity()
@@ -227,6 +228,25 @@ def identify_client() -> None:
     g.actor = g.identity.name
 
 
+class UnknownToken(Unauthorized):
+    """There is no token of a secret."""
+
+
+def _check_bearer(secret: str) -> StoredToken:
+    """Return the token of a secret that a program sent; answer 429 to an address that tried too many."""
+    wrong_tokens: login_records.WrongTokens = current_app.config["WRONG_TOKENS"]
+    address = request.remote_addr or ""
+    wait_s = wrong_tokens.get_wait_s(address)
+    try:
+        if not wait_s:
+            return get_valid_token(secret)
+    except UnknownToken:
+        wait_s = wrong_tokens.add(address, secret)
+        if not wait_s:
+            raise
+    raise TooManyRequests(f"Too many wrong tokens came from {address}. Try again in {wait_s} s.", retry_after=wait_s)
+
+
 def get_valid_token(secret: str) -> StoredToken:
     """Return the token of a secret; answer 401 in words if it has none that is in force."""
     match = SECRET.fullmatch(secret)
@@ -234,7 +254,7 @@ def get_valid_token(secret: str) -> StoredToken:
     # The same work whether there is such a token or not; the hashes are of equal length.
     is_right = hmac.compare_digest(hash_secret(secret), token.secret_hash if token else _WITHOUT_SECRET)
     if token is None or not is_right:
-        abort(401, "There is no such token here: it is mistyped, or of another server.")
+        raise UnknownToken("There is no such token here: it is mistyped, or of another server.")
     end = token.describe_end(time.time_ns() // 1000)
     if end is not None:
         abort(401, f"The token {token.name} is {end}. Make a new one: compileboard token create NAME --scope …")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import Flask, Response, jsonify, make_response, render_template, request
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, TooManyRequests
 
 from compileboard.app.db import get_board_path
 from compileboard.app.engines.client import EngineAway
@@ -85,6 +85,8 @@ def handle_http(error: HTTPException) -> Response:
     response = render_error(status, message)
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(error.valid_methods)
+    if isinstance(error, TooManyRequests) and error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
     return response
 
 

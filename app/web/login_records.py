@@ -30,6 +30,7 @@ WINDOW_US = 300 * 1_000_000
 MOST_FAILURES, MOST_OF_ADDRESS = 200, 10  # in the window
 MOST_ADDRESS_LENGTH = 100
 SESSION_SETS = 512  # of 8 logins each
+ADDRESS_SETS = 512  # of 8 addresses each; that of an address that is forgotten may try again
 _FAILURE = struct.Struct("q8s")
 _SESSION = struct.Struct("q10s")
 _ALL = b"failures"
@@ -81,12 +82,47 @@ class LoginMemory:
             wait_s = get_wait_s(failures, digest, now_us)
             if wait_s:
                 return before
-            packed = [*failures, LoginFailure(digest, now_us)][-MOST_FAILURES:]
-            value = b"".join(_FAILURE.pack(failure.failed_us, bytes.fromhex(failure.address)) for failure in packed)
-            return SharedRecord(now_us, value)
+            return SharedRecord(now_us, _pack_failures([*failures, LoginFailure(digest, now_us)][-MOST_FAILURES:]))
 
         self._failures.update(_ALL, change)
         return wait_s
+
+
+class WrongTokens:
+    """Wrong bearer tokens by address, for the workers of one server; make it before these are forked.
+
+    A wrong token that comes again is no further guess: a box with an old one does not shut out others behind its proxy.
+    """
+
+    def __init__(self) -> None:
+        self._failures = SharedTable(
+            "wrong-tokens", value_bytes=_FAILURE.size * MOST_OF_ADDRESS, set_count=ADDRESS_SETS
+        )
+
+    def get_wait_s(self, address: str) -> int:
+        """Return the seconds after which tokens of an address are looked at again, 0 for at once."""
+        now_us, record = time.time_ns() // 1000, self._failures.update(address.encode(), lambda before: before)
+        return _round_up_s(_measure_wait_us(_read_failures(record, now_us), MOST_OF_ADDRESS, now_us))
+
+    def add(self, address: str, secret: str) -> int:
+        """Count a wrong token, unless it is one too many; return the seconds to wait then, else 0."""
+        wait_s, token = 0, digest_address(secret)
+
+        def change(before: SharedRecord | None) -> SharedRecord | None:
+            nonlocal wait_s
+            now_us = time.time_ns() // 1000
+            failures = _read_failures(before, now_us)
+            wait_s = _round_up_s(_measure_wait_us(failures, MOST_OF_ADDRESS, now_us))
+            if wait_s or any(failure.address == token for failure in failures):
+                return before
+            return SharedRecord(now_us, _pack_failures([*failures, LoginFailure(token, now_us)]))
+
+        self._failures.update(address.encode(), change)
+        return wait_s
+
+
+def _pack_failures(failures: Sequence[LoginFailure]) -> bytes:
+    return b"".join(_FAILURE.pack(failure.failed_us, bytes.fromhex(failure.address)) for failure in failures)
 
 
 def _read_failures(record: SharedRecord | None, now_us: int) -> list[LoginFailure]:
@@ -105,14 +141,17 @@ def get_wait_s(failures: Sequence[LoginFailure], address: str, now_us: int) -> i
     `failures` are those of the window, oldest first: none after `now_us`, so that a clock that is set back blocks no
     one for longer.
     """
-    own = [failure.failed_us for failure in failures if failure.address == address]
-    waits_us = [0]
-    if len(own) >= MOST_OF_ADDRESS:
-        waits_us.append(own[-MOST_OF_ADDRESS] + WINDOW_US - now_us)
-    if len(failures) >= MOST_FAILURES:
-        waits_us.append(failures[-MOST_FAILURES].failed_us + WINDOW_US - now_us)
-    longest_us = max(waits_us)
-    return longest_us // 1_000_000 + 1 if longest_us > 0 else 0
+    own = [failure for failure in failures if failure.address == address]
+    waits_us = (_measure_wait_us(own, MOST_OF_ADDRESS, now_us), _measure_wait_us(failures, MOST_FAILURES, now_us))
+    return _round_up_s(max(waits_us))
+
+
+def _measure_wait_us(failures: Sequence[LoginFailure], most: int, now_us: int) -> int:
+    return failures[-most].failed_us + WINDOW_US - now_us if len(failures) >= most else 0
+
+
+def _round_up_s(wait_us: int) -> int:
+    return wait_us // 1_000_000 + 1 if wait_us > 0 else 0
 
 
 def get_login_wait_s(address: str) -> int:
@@ -193,3 +232,4 @@ def _get_memory() -> LoginMemory:
 def init_app(app: Flask) -> None:
     """Make the memory, before workers are forked."""
     app.config["LOGIN_MEMORY"] = LoginMemory()
+    app.config["WRONG_TOKENS"] = WrongTokens()

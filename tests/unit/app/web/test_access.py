@@ -21,7 +21,7 @@ from compileboard.app.cli.main import main
 from compileboard.app.imports.options import UploadRejected
 from compileboard.app.settings import SettingError, Settings
 from compileboard.app.web.access import IDLE_US, SESSION_US
-from compileboard.app.web.login_records import MOST_FAILURES, WINDOW_US, LoginMemory
+from compileboard.app.web.login_records import MOST_FAILURES, WINDOW_US, LoginMemory, WrongTokens
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.dashboard.tokens import (
     SECRET,
@@ -51,6 +51,7 @@ def serve(database: Path, shared_app: Flask) -> Serve:
         settings = Settings(db=str(database), **values)
         app = create_app(settings) if settings.trusted_proxies else shared_app
         app.config["COMPILEBOARD"] = settings
+        app.config["WRONG_TOKENS"] = WrongTokens()
         return app.test_client()
 
     return serve
@@ -127,8 +128,9 @@ def test_what_is_not_quite_a_token_gets_nothing(serve: Serve, store: sqlite3.Con
     secret = _make(store, "admin")
     for reading in ("tokens", "open"):  # a wrong token is not taken for anyone
         client = serve(reading=reading)
-        for forged in _forge(secret):
-            answer = client.get("/api/v1/runs", headers=_bearer(forged))
+        for number, forged in enumerate(_forge(secret)):
+            address = {"REMOTE_ADDR": f"192.0.2.{number}"}
+            answer = client.get("/api/v1/runs", headers=_bearer(forged), environ_base=address)
             assert (answer.status_code, "R1" in answer.text) == (401, False), forged
         for other in ("Basic YWRtaW46", "Bearer", "", f"Token {secret}", f"Bearer\t{secret}"):
             assert client.get("/runs", headers={"Authorization": other}).status_code == 401
@@ -264,6 +266,23 @@ def test_failed_logins_are_few_for_an_address_and_for_all(serve: Serve, store: s
     for number in range(190):
         save_login_failure(store, f"10.0.0.{number}", now_us=now_us, window_us=WINDOW_US)
     assert client.post("/login", data={"token": secret}).status_code == 429
+
+
+def test_wrong_bearer_tokens_are_few_for_an_address(serve: Serve, store: sqlite3.Connection) -> None:
+    client, secret = serve(allow_host="localhost", trusted_proxies=1), _make(store, "read")
+    ended = _make(store, "read", name="old")
+    revoke_token(store, "old")
+
+    def ask(token: str, address: str) -> int:
+        headers = _bearer(token) | {"X-Forwarded-For": address}
+        return client.get("/api/v1/runs", headers=headers).status_code
+
+    for token in (ended, f"cb_{'0' * 10}_{'e' * 48}"):  # a box with an old token asks on and on
+        assert [ask(token, "192.0.2.9") for _ in range(30)] == [401] * 30
+    assert [ask(f"cb_{number:010}_{'f' * 48}", "192.0.2.9") for number in range(12)] == [401] * 9 + [429] * 3
+    answer = client.get("/runs", headers=_bearer(secret) | {"X-Forwarded-For": "192.0.2.9"})
+    assert answer.status_code == 429 and int(answer.headers["Retry-After"]) in range(1, 302)
+    assert (ask(secret, "192.0.2.10"), client.get("/login").status_code) == (200, 200)
 
 
 @pytest.mark.parametrize("shift_us", [-WINDOW_US, 3_600_000_000])
