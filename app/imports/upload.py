@@ -35,6 +35,7 @@ FIELD_BYTES = 500_000  # also werkzeug's buffer, which must hold more than its 6
 BLOCK_BYTES = 256 * 1024
 DRAIN_S = 2.0
 _MOST_NAME = 200
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # EFBIG: ulimit -f
 
 
 @dataclass
@@ -226,9 +227,11 @@ def _cut() -> UploadRejected:
 
 
 def _explain(error: OSError) -> UploadRejected:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_ROOM:
         return UploadRejected(
-            507, "The disk of this server is full, so the log was not stored. Make room beside the database."
+            507,
+            "The disk of this server is full, or its files may not grow (ulimit -f), so the log was not stored. Make "
+            "room beside the database.",
         )
     if isinstance(error, TimeoutError):
         return UploadRejected(
@@ -262,6 +265,11 @@ def accept_upload(
     except UploadRejected:
         drain(environ)
         raise
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        drain(environ)
+        raise _explain(error) from error
 
 
 def _accept(

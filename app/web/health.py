@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -28,6 +26,7 @@ from compileboard.collectors.store.errors import (
     StoreNeedsMigration,
     StoreTooNew,
     explain,
+    measure_room,
 )
 from compileboard.collectors.store.maintenance.leases import FOLLOW, is_taken, read_renewed
 
@@ -115,13 +114,10 @@ def _check_write(path: str) -> str:
 
 
 def _check_disk(path: str) -> str:
-    try:
-        free_bytes = shutil.disk_usage(os.path.dirname(os.path.realpath(path))).free
-    except OSError:
-        return "missing"
-    if free_bytes >= LEAST_FREE_BYTES:
+    room_bytes = measure_room(path)
+    if room_bytes >= LEAST_FREE_BYTES:
         return OK
-    return f"{format_bytes(free_bytes)} are free; expected {format_bytes(LEAST_FREE_BYTES)}"
+    return f"{format_bytes(int(room_bytes))} are free; expected {format_bytes(LEAST_FREE_BYTES)}"
 
 
 def _check_follower(path: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
+import resource
 import shutil
 import sqlite3
+from contextlib import suppress
 
 FULL_BELOW_BYTES = 128 * 1024  # the write-ahead index grows by 32 KiB
 
@@ -70,7 +73,11 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
         )
     if primary in (5, 6) or "locked" in text:
         return StoreBusy(f"{path} is locked by another program. Try again when that program is done.")
-    if primary == 13 or "is full" in text or (primary == 10 and _is_disk_full(path)):
+    if primary == 13 or "is full" in text or (primary == 10 and measure_room(path) < FULL_BELOW_BYTES):
+        if _measure_room_in_files(path) < FULL_BELOW_BYTES:
+            return StoreFull(
+                f"{path} has the size that a file may have here (ulimit -f). Raise that; what was recorded is kept."
+            )
         return StoreFull(f"The disk that holds {path} is full. Free some space; what was recorded is kept.")
     if primary == 8 or "readonly" in text or (primary == 14 and _is_read_only(path)):
         return StoreReadOnly(
@@ -101,12 +108,23 @@ def _is_read_only(path: str) -> bool:
     return os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
 
 
-def _is_disk_full(path: str) -> bool:
-    """Return True if a disk has no room: SQLite calls a write-ahead index that cannot grow an input/output error."""
-    try:
-        return shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free < FULL_BELOW_BYTES
-    except OSError:
-        return False
+def measure_room(path: str) -> float:
+    """Return how many bytes a database can grow by: on its disk, and under `ulimit -f`; infinity where nothing says.
+
+    SQLite calls a write-ahead log or index that cannot grow an input/output error.
+    """
+    with suppress(OSError):
+        free_bytes = shutil.disk_usage(os.path.dirname(os.path.realpath(path))).free
+        return min(free_bytes, _measure_room_in_files(path))
+    return math.inf
+
+
+def _measure_room_in_files(path: str) -> float:
+    most_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if most_bytes == resource.RLIM_INFINITY:
+        return math.inf
+    files = [path, f"{path}-wal"]
+    return most_bytes - max(os.path.getsize(file) if os.path.exists(file) else 0 for file in files)
 
 
 NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # of the collector's extra
