@@ -24,6 +24,7 @@ from compileboard.app.indexing import start_indexing
 from compileboard.app.log_lines import log
 from compileboard.app.settings import Settings
 from compileboard.app.web.access import LOOPBACK_NAMES, describe_protection, is_loopback, read_proxy_secret, read_roles
+from compileboard.app.web.assets import compress_assets
 from compileboard.app.web.request_log import describe_logging
 from compileboard.app.web.security import allowed_hosts
 from compileboard.collectors.store.connection import open_reader, open_writer
@@ -190,6 +191,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
             prepare_database(address.board, environ)
             ImportQueue(address.board).clear()
         app = create_app(settings)
+        compress_assets(app)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         log(describe_exposure(settings))

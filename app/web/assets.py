@@ -1,14 +1,21 @@
-"""Static files: a hash of the content in the address, so that a browser may keep them for a year."""
+"""Static files: a hash of the content in the address, so that a browser may keep them for a year, and gzip.
+
+A file is compressed once: by `serve` before its workers are forked, which then share it, else by the first request.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from functools import lru_cache
 from pathlib import Path
 
 from flask import Flask, Response, request, url_for
+from werkzeug.security import safe_join
 
 _YEAR = "public, max-age=31536000, immutable"
+_COMPRESSED_SUFFIXES = (".js", ".mjs", ".css", ".svg")
+_WORTH_COMPRESSING_BYTES = 1400  # below this a file is one packet anyway
 
 
 @lru_cache(maxsize=256)
@@ -16,18 +23,55 @@ def _content_hash(path: Path, _changed_ns: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
+@lru_cache(maxsize=256)
+def _compress(path: Path, _changed_ns: int) -> bytes | None:
+    """Return a file compressed; None where it is not worth it."""
+    body = path.read_bytes()
+    is_worth_it = path.suffix in _COMPRESSED_SUFFIXES and len(body) >= _WORTH_COMPRESSING_BYTES
+    return gzip.compress(body, 9, mtime=0) if is_worth_it else None
+
+
+def compress_assets(app: Flask) -> None:
+    """Compress every static file of the application."""
+    for path in Path(app.static_folder or "").rglob("*"):
+        if path.suffix in _COMPRESSED_SUFFIXES:
+            _compress(path, path.stat().st_mtime_ns)
+
+
+def _send_compressed(response: Response, folder: Path) -> None:
+    """Replace a file by its compressed form where the client takes that."""
+    path = Path(safe_join(str(folder), (request.view_args or {})["filename"]) or folder)
+    if path.suffix not in _COMPRESSED_SUFFIXES:
+        return
+    response.vary.add("Accept-Encoding")
+    is_taken = request.accept_encodings["gzip"] > 0 and "Range" not in request.headers
+    body = _compress(path, path.stat().st_mtime_ns) if response.status_code == 200 and is_taken else None
+    if body is None:
+        return
+    etag, _ = response.get_etag()
+    response.close()  # the file
+    response.direct_passthrough = False
+    response.response = [] if request.method == "HEAD" else [body]
+    response.content_length = len(body)
+    response.headers["Content-Encoding"] = "gzip"
+    response.headers.pop("Accept-Ranges", None)
+    response.set_etag(f"{etag}-gzip")
+    response.make_conditional(request)
+
+
 def init_app(app: Flask) -> None:
-    """Add asset('css/app.css') to the templates and the caching headers to static answers."""
+    """Add asset('css/app.css') to the templates; compress static answers and add their caching headers."""
     folder = Path(app.static_folder or "")
 
     def asset(name: str) -> str:
         path = folder / name
         return url_for("static", filename=name, v=_content_hash(path, path.stat().st_mtime_ns))
 
-    def cache(response: Response) -> Response:
-        if request.endpoint == "static" and response.status_code in (200, 304):
+    def finish(response: Response) -> Response:
+        if request.endpoint == "static" and response.status_code in (200, 206, 304):
             response.headers["Cache-Control"] = _YEAR if request.args.get("v") else "no-cache"
+            _send_compressed(response, folder)
         return response
 
     app.jinja_env.globals["asset"] = asset
-    app.after_request(cache)
+    app.after_request(finish)
