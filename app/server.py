@@ -31,7 +31,7 @@ from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.trash import prune_trash
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.maintenance.leases import SERVE, Lease, take_lease
-from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.migrations import make_missing
 
 CONNECTIONS = 1000  # of one worker
 FILES_OF_ITS_OWN = 128  # listener, poller, locks; two files of each upload that is received
@@ -84,10 +84,9 @@ def prepare_database(path: str, environ: Mapping[str, str]) -> None:
 
     Raises: StoreError if the database is newer, older, locked or not one.
     """
-    missing = not os.path.exists(path)
-    if missing or (os.path.isfile(path) and os.path.getsize(path) == 0):
-        migrate(path)
-        log(f"{path} {'did not exist' if missing else 'was empty'}: made an empty database")
+    made = make_missing(path)
+    if made is not None:
+        log(made)
     open_reader(path).close()
     _pick_up(environ)
     pending_count = start_indexing(path)

@@ -15,6 +15,7 @@ from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
 from compileboard.collectors.store.dashboard.tokens import TokenError, create_token, read_scopes, revoke_token
+from compileboard.collectors.store.migrations import make_missing
 from compileboard.command_line import Command, Group
 
 UNITS_S = {"d": 86_400, "h": 3_600}
@@ -43,6 +44,9 @@ def create(name: str, scope: str, expires: str, db: str) -> int:
     except TokenError as error:
         return fail(str(error))
     expires_us, origin = life_us and now_us + life_us, command_origin()
+    made = make_missing(db)
+    if made is not None:
+        sys.stderr.write(f"compileboard: {one_line(made)}\n")
     open_reader(db).close()  # says what is wrong with it
     with closing(open_writer(db, create=False)) as writer:
         try:

@@ -38,6 +38,18 @@ def migrate(path: str | os.PathLike[str]) -> int:
         connection.close()
 
 
+def make_missing(path: str) -> str | None:
+    """Make a database where there is no file, or an empty one; return a sentence if it was made.
+
+    Raises: StoreError in words.
+    """
+    is_missing = not os.path.exists(path)
+    if not is_missing and not (os.path.isfile(path) and os.path.getsize(path) == 0):
+        return None
+    migrate(path)
+    return f"{path} {'did not exist' if is_missing else 'was empty'}: made an empty database"
+
+
 def migrate_connection(connection: sqlite3.Connection) -> int:
     """Apply what is pending on an open writer, under the write lock so that two starts at once are safe."""
     if _version(connection) == DATABASE_VERSION:

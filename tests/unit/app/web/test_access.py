@@ -285,6 +285,18 @@ def test_wrong_bearer_tokens_are_few_for_an_address(serve: Serve, store: sqlite3
     assert (ask(secret, "192.0.2.10"), client.get("/login").status_code) == (200, 200)
 
 
+def test_the_first_token_makes_its_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = tmp_path / "new.db"
+    for name in ("ann", "box-1"):
+        assert main(["token", "create", name, "--scope", "read", "--db", str(database)]) == 0
+        output = capsys.readouterr()
+        assert SECRET.fullmatch(output.out.strip())
+        assert ("made an empty database" in output.err) == (name == "ann")
+    assert main(["token", "create", "x", "--scope", "root", "--db", str(tmp_path / "other.db")]) == 2
+    assert main(["token", "create", "x", "--scope", "read", "--db", str(tmp_path / "absent" / "x.db")]) == 2
+    assert not (tmp_path / "other.db").exists() and not (tmp_path / "absent").exists()
+
+
 @pytest.mark.parametrize("shift_us", [-WINDOW_US, 3_600_000_000])
 def test_failed_logins_of_before_and_of_a_clock_that_was_ahead_block_nobody(
     serve: Serve, store: sqlite3.Connection, shift_us: int
