@@ -11,9 +11,8 @@ from compileboard.app.schema import Keywords, Unit, published
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
-from compileboard.collectors.fixes.break_sites.labels import label_break
 from compileboard.collectors.fixes.fix import BreakFacts
-from compileboard.collectors.fixes.titles import title_recompile
+from compileboard.collectors.fixes.titles import label_break, title_recompile
 
 _DIM = re.compile(r"\bat index (\d{1,4})\b")
 TIME_UNIT = Unit("Microseconds since 1970, UTC.")

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Annotated, Literal
 
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
-from compileboard.collectors.fixes.break_sites.hints import HintWarning, list_hint_warnings
-from compileboard.collectors.fixes.break_sites.labels import title_breaks
-from compileboard.collectors.fixes.fix import BreakFacts, RecompileFacts, SuggestedFix
+from compileboard.collectors.fixes.break_hints import HintWarning, list_hint_warnings
+from compileboard.collectors.fixes.fix import RecompileFacts, SuggestedFix
 from compileboard.collectors.fixes.recompile_fixes import suggest_recompile_fixes
 from compileboard.collectors.fixes.recorded import (
     BreakOccurrence,
@@ -26,7 +25,7 @@ from compileboard.collectors.fixes.recorded import (
     RecordedRun,
     SourceLines,
 )
-from compileboard.collectors.fixes.titles import title_recompile
+from compileboard.collectors.fixes.titles import title_breaks, title_recompile
 
 _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
@@ -126,17 +125,13 @@ class Groups:
         self._parents[self.root(second)] = self.root(first)
 
 
-def build_causes(
-    run: RecordedRun,
-    suggest_break: Callable[[BreakFacts], list[SuggestedFix]] = suggest_break_fixes,
-    suggest_recompile: Callable[[RecompileFacts], list[SuggestedFix]] = suggest_recompile_fixes,
-) -> list[Cause]:
+def build_causes(run: RecordedRun) -> list[Cause]:
     """List a run's causes: what runs eagerly first, then by what a fix would save, what needs no fix last."""
     compiles = {row.key: row for row in run.compiles}
     code = CodeIndex(run.code)
-    drafts = _draft_breaks(run, compiles, code, suggest_break)
+    drafts = _draft_breaks(run, compiles, code)
     owned = {key for draft in drafts for part in draft.cause.resumed for key in part.recompile_keys}
-    drafts += _draft_recompiles(run, compiles, code, owned, suggest_recompile)
+    drafts += _draft_recompiles(run, compiles, code, owned)
     causes = _settle(drafts, compiles)
     causes.sort(key=_rank)
     return [replace(cause, number=number) for number, cause in enumerate(causes, start=1)]
@@ -190,12 +185,7 @@ class CodeIndex:
         return part.lines[line - part.first_line] if part is not None and line is not None else None
 
 
-def _draft_breaks(
-    run: RecordedRun,
-    compiles: Mapping[int, RecordedCompile],
-    code: CodeIndex,
-    suggest: Callable[[BreakFacts], list[SuggestedFix]],
-) -> list[Draft]:
+def _draft_breaks(run: RecordedRun, compiles: Mapping[int, RecordedCompile], code: CodeIndex) -> list[Draft]:
     occurrences = defaultdict(list)
     for occurrence in run.occurrences:
         occurrences[occurrence.distinct_id].append(occurrence)
@@ -224,16 +214,16 @@ def _draft_breaks(
             for row in resumed.get(location, ()):
                 claims[row.key] = row.total_us
                 after.setdefault((row.file, row.function, row.resumed_at), []).append(row)
-        parts = tuple(_describe_resumed(*resumption, rows) for resumption, rows in after.items())
-        drafts.append(Draft(_make_break_cause(members, events, parts, run, code, suggest), claims))
         rows = [row for rows in after.values() for row in rows]
-        draft = drafts[-1]
-        draft.cause = replace(
-            draft.cause,
+        cause = _make_break_cause(members, events, run, code)
+        cause = replace(
+            cause,
+            resumed=tuple(_describe_resumed(rows) for rows in after.values()),
             graph_count=len({(row.process_id, row.frame) for row in rows if row.outcome == "compiled"}),
             compile_keys=tuple(claims),
-            is_eager=draft.cause.is_eager or any(row.outcome == "recompile_limit" for row in rows),
+            is_eager=cause.is_eager or any(row.outcome == "recompile_limit" for row in rows),
         )
+        drafts.append(Draft(cause, claims))
     return drafts
 
 
@@ -270,13 +260,11 @@ def _is_in_branch(branch: RecordedBreak, other: RecordedBreak, code: CodeIndex) 
     return all(len(line) - len(line.lstrip()) > depth for line in between if line and line.strip())
 
 
-def _describe_resumed(
-    file: str | None, function: str | None, line: int | None, rows: Sequence[RecordedCompile]
-) -> ResumedFunction:
+def _describe_resumed(rows: Sequence[RecordedCompile]) -> ResumedFunction:
     return ResumedFunction(
-        function,
-        file,
-        line,
+        rows[0].function,
+        rows[0].file,
+        rows[0].resumed_at,
         tuple(row.key for row in rows),
         tuple(row.key for row in rows if row.is_recompile),
         sum(row.total_us for row in rows),
@@ -286,10 +274,8 @@ def _describe_resumed(
 def _make_break_cause(
     members: Sequence[RecordedBreak],
     events: Sequence[BreakOccurrence],
-    resumed: tuple[ResumedFunction, ...],
     run: RecordedRun,
     code: CodeIndex,
-    suggest: Callable[[BreakFacts], list[SuggestedFix]],
 ) -> Cause:
     first = members[0]
     skipped_count = sum(event.outcome == "skipped" for event in events)
@@ -298,17 +284,8 @@ def _make_break_cause(
     warnings: dict[str, HintWarning] = {}
     for member in members:
         part = code.find(member.file, member.line)
-        facts = BreakFacts(
-            gb_id=member.gb_id,
-            gb_type=member.gb_type,
-            reason=member.reason,
-            context=member.context,
-            explanation=member.explanation or "",
-            hints=member.hints,
-            function=member.function,
-            file=member.file,
-            line=member.line,
-            source_line=member.source_line,
+        facts = replace(
+            member,
             first_line=part.first_line if part else None,
             lines=part.lines if part else (),
             skipped_count=skipped_count,
@@ -316,7 +293,7 @@ def _make_break_cause(
         )
         breaks.append(facts)
         warnings |= {warning.hint: warning for warning in list_hint_warnings(facts)}
-        for suggested in suggest(facts):
+        for suggested in suggest_break_fixes(facts):
             fixes.setdefault(suggested.fix.id, suggested)
     return Cause(
         number=0,
@@ -331,10 +308,9 @@ def _make_break_cause(
         line=first.line,
         source_line=first.source_line,
         evidence=first.reason.strip().split("\n")[0],
-        explanation=first.explanation or "",
+        explanation=first.explanation,
         gb_id=first.gb_id,
         place_count=len({(member.file, member.function) for member in members}),
-        resumed=resumed,
         content_ids=tuple(member.id for member in members),
         fingerprints=tuple(member.fingerprint for member in members),
         hints=tuple(dict.fromkeys(hint for member in members for hint in member.hints)),
@@ -373,7 +349,6 @@ def _draft_recompiles(
     compiles: Mapping[int, RecordedCompile],
     code: CodeIndex,
     owned: set[int],
-    suggest: Callable[[RecompileFacts], list[SuggestedFix]],
 ) -> list[Draft]:
     """Draft a cause a guard; what only fails in code after a graph break of the run belongs to the break alone."""
     groups = Groups()
@@ -394,7 +369,7 @@ def _draft_recompiles(
         if all(member.is_after_break and member.compile.key in owned for member in members):
             continue
         claims = {member.compile.key: member.compile.total_us for member in members}
-        drafts.append(Draft(_make_recompile_cause(members, run, code, suggest), claims))
+        drafts.append(Draft(_make_recompile_cause(members, run, code), claims))
     return drafts
 
 
@@ -406,12 +381,7 @@ def _list_group_keys(failed: _Failed) -> list[Hashable]:
     return [("state", guard.category, guard.source)] if guard.category in _GLOBAL else []
 
 
-def _make_recompile_cause(
-    members: Sequence[_Failed],
-    run: RecordedRun,
-    code: CodeIndex,
-    suggest: Callable[[RecompileFacts], list[SuggestedFix]],
-) -> Cause:
+def _make_recompile_cause(members: Sequence[_Failed], run: RecordedRun, code: CodeIndex) -> Cause:
     own = [member for member in members if not member.is_after_break] or list(members)
     first = own[0]
     row, guard = first.compile, first.guard
@@ -463,5 +433,5 @@ def _make_recompile_cause(
         content_ids=tuple(dict.fromkeys(member.guard.id for member in members)),
         fingerprints=tuple(dict.fromkeys(member.guard.fingerprint for member in members)),
         code=part,
-        fixes=tuple(suggest(facts)),
+        fixes=tuple(suggest_recompile_fixes(facts)),
     )

@@ -56,6 +56,12 @@ def list_fixes(kind: Kind) -> tuple[Fix, ...]:
     return tuple(find_fix(kind, path.stem) for path in sorted((CATALOGUE / kind).glob("*.md")))
 
 
+@cache
+def list_fixes_for(kind: Kind, key: str) -> tuple[Fix, ...]:
+    """List the fixes for a guard category, or for torch's id of a graph break."""
+    return tuple(fix for fix in list_fixes(kind) if key in fix.keys)
+
+
 def parse_fix(kind: Kind, fix_id: str, text: str) -> Fix:
     """Read the text of a fix's file.
 

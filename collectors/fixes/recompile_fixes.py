@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
-from compileboard.collectors.fixes.break_sites.statement import Statement, dotted_name, parse_statement
-from compileboard.collectors.fixes.fix import RecompileFacts, SuggestedFix, find_fix
+from compileboard.collectors.fixes.fix import RecompileFacts, SuggestedFix, find_fix, list_fixes_for
 from compileboard.collectors.fixes.guard_sources import (
     format_dynamic_sources,
     name_dimensions,
@@ -17,8 +16,10 @@ from compileboard.collectors.fixes.guard_sources import (
     name_sources,
     parse_dynamic_source,
 )
+from compileboard.collectors.fixes.statement import Statement, dotted_name, parse_statement
 
 ALL_DYNAMIC = "torch._dynamo.config.assume_static_by_default = False"  # what dynamic=True does, for every torch.compile
+AT_THE_LIMIT = "-at-the-limit"  # ends the id of a needless fix's stand-in, where the recompile limit was reached
 _NO_DUCK_SHAPE = "torch.fx.experimental._config.use_duck_shape = False"
 
 _DIM = re.compile(r"\bat index (\d{1,4})")
@@ -52,12 +53,9 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
     elif "_base" in (facts.source or "").rpartition(".")[2] or "'NoneType' object has no attribute" in facts.reason:
         chosen = {"view-of-a-tensor": ()}
     else:
-        choose = _BY_CATEGORY.get(facts.category)
-        chosen = choose(facts) if choose else {}
+        chosen = _BY_CATEGORY.get(facts.category, _only)(facts)
     if facts.is_eager:  # what is needed once costs every call here
-        chosen = {
-            f"{key}-at-the-limit" if find_fix("recompile", key).is_needless else key: chosen[key] for key in chosen
-        }
+        chosen = {key + AT_THE_LIMIT if find_fix("recompile", key).is_needless else key: chosen[key] for key in chosen}
     fixes = [(find_fix("recompile", key), settings) for key, settings in chosen.items()]
     return [
         SuggestedFix(fix, _fill(fix.title, facts), settings=settings)
@@ -126,13 +124,19 @@ def _dynamic(sources: Sequence[tuple[str, int | None]], facts: RecompileFacts) -
     return (f"torch.compiler.config.dynamic_sources = {text!r}",) if text else ()
 
 
-def _source(facts: RecompileFacts) -> list[tuple[str, int | None]]:
-    return [(facts.source or "", None)]
+def _only(facts: RecompileFacts) -> Chosen:
+    """Choose for a category that one fix alone is for."""
+    fixes = list_fixes_for("recompile", facts.category)
+    return {fix.id: () for fix in fixes if not fix.id.endswith(AT_THE_LIMIT)}
+
+
+def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
+    return _dynamic([(facts.source or "", None)], facts)
 
 
 def _size(facts: RecompileFacts) -> Chosen:
     if _PARAMETER.search(f"{facts.reason} {facts.source}"):
-        return {"size-of-a-parameter": _dynamic(_source(facts), facts)}
+        return {"size-of-a-parameter": _dynamic_source(facts)}
     source = "\n".join(facts.lines)
     if _has_zero_or_one(facts):
         if re.search(r"\b(?:if|elif|while|assert)\b.*(?:\.shape|\.size\(|\blen\()", source):
@@ -249,10 +253,10 @@ def _int(facts: RecompileFacts) -> Chosen:
     if _is_subscript(facts):
         if _needs_value(facts):  # a tensor's subscript is dynamic from its second value on
             return {"int-that-picks-from-a-list": (), "variants-that-stay": ()}
-        return {"int-that-subscripts-a-tensor": _dynamic(_source(facts), facts), "int-that-picks-from-a-list": ()}
+        return {"int-that-subscripts-a-tensor": _dynamic_source(facts), "int-that-picks-from-a-list": ()}
     if _needs_value(facts):
         return {"int-that-the-code-needs": (), "variants-that-stay": ()}
-    return {"int": _dynamic(_source(facts), facts)}
+    return {"int": _dynamic_source(facts)}
 
 
 def _needed_int(facts: RecompileFacts) -> Chosen:
@@ -286,7 +290,7 @@ def _global(facts: RecompileFacts) -> Chosen:
     if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
         return needed
     if _INT.fullmatch(expected):
-        return {"global-number": _dynamic(_source(facts), facts)}
+        return {"global-number": _dynamic_source(facts)}
     return {"global-number" if _FLOAT.fullmatch(expected) else "global-value": ()}
 
 
@@ -301,8 +305,8 @@ def _attribute(facts: RecompileFacts) -> Chosen:
     if _INT.fullmatch(expected):
         attribute = source.rpartition(".")[2]
         if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):
-            return {"counter": _dynamic(_source(facts), facts)}
-        return {"layer-index" if _LAYER.search(attribute) else "module-int": _dynamic(_source(facts), facts)}
+            return {"counter": _dynamic_source(facts)}
+        return {"layer-index" if _LAYER.search(attribute) else "module-int": _dynamic_source(facts)}
     if _FLOAT.fullmatch(expected) and not _needs_value(facts):
         return {"attribute-float": (ALL_DYNAMIC,)}
     return {"attribute-value": ()}
@@ -337,20 +341,11 @@ def _type(facts: RecompileFacts) -> Chosen:
     return {"function-object" if "function" in text.lower() else "type": ()}
 
 
-def _same(key: str) -> Callable[[RecompileFacts], Chosen]:
-    return lambda facts: {key: ()}
-
-
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_size": _size,
-    "tensor_stride": _same("stride"),
-    "tensor_rank": _same("rank"),
-    "tensor_dtype": _same("dtype"),
-    "tensor_device": _same("device"),
-    "tensor_requires_grad": _same("requires-grad"),
     "dispatch_keys": lambda facts: {"functorch" if "FuncTorch" in facts.reason else "inference-tensor": ()},
-    "tensor_aliasing": _same("tensor-twice"),
     "symbolic_shape": _shape,
+    "unknown": lambda facts: {},
     "int_value": _int,
     "float_value": _float,
     "string_value": lambda facts: {"string": (), "variants-that-stay": ()},
@@ -358,15 +353,8 @@ _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "global_value": _global,
     "module_attribute": _attribute,
     "container_length": _length,
-    "dict_keys": _same("dict-keys"),
     "object_identity": _identity,
     "type_change": _type,
-    "grad_mode": _same("grad-mode"),
-    "autocast": _same("autocast"),
-    "deterministic": _same("deterministic"),
-    "global_state": _same("global-setting"),
-    "backend_mismatch": _same("backend"),
-    "invalidated": _same("freed-object"),
 }
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from compileboard.collectors.fixes.fix import BreakFacts
+
 
 @dataclass(frozen=True)
 class SourceLines:
@@ -64,21 +66,11 @@ class RecordedRecompile:
 
 
 @dataclass(frozen=True)
-class RecordedBreak:
+class RecordedBreak(BreakFacts):
     """One distinct graph break in torch's words."""
 
-    id: int
-    fingerprint: str
-    gb_id: str | None
-    gb_type: str | None
-    reason: str
-    explanation: str | None
-    hints: tuple[str, ...]
-    context: str
-    function: str | None
-    file: str | None
-    line: int | None
-    source_line: str | None
+    id: int = 0
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)

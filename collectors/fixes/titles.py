@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from compileboard.collectors.contract.categories import label_category
+from compileboard.collectors.fixes.fix import BreakFacts
+from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
 MOST_VALUES = 4
 _LONGEST_SOURCE = 60
@@ -90,3 +92,110 @@ def describe_savings(
     verb = "costs" if len(causes) == 1 else "cost"
     cost = f"{verb} up to {format_duration(saved_us)} {whole}, " if saved_us else "of graph breaks or recompiles, "
     return f"{subject} {cost}no fix is known"
+
+
+_LABELS = {
+    "GB0003": "Generator function",
+    "GB0007": "Call that Dynamo skips",
+    "GB0014": "RNN, GRU or LSTM module",
+    "GB0015": "Sparse tensor",
+    "GB0025": "`torch._dynamo.graph_break()` call",
+    "GB0033": "Operator that returns a number",
+    "GB0036": "Dynamic shape operator",
+    "GB0039": "Recompile limit reached",
+    "GB0046": "Inference mode check",
+    "GB0055": "Argument that a graph cannot hold",
+    "GB0056": "Assignment to `.data`",
+    "GB0059": "Builtin that Dynamo cannot trace",
+    "GB0083": "Backward hook of a module",
+    "GB0087": "Operator without a fake implementation",
+    "GB0088": "Exception that leaves the function",
+    "GB0092": "Value that cannot be rebuilt after a break",
+    "GB0098": "`torch.compiler.disable` function",
+    "GB0099": "`torch.compiler.disable` function",
+    "GB0107": "`.random_()` call",
+    "GB0108": "`.retain_grad()` call",
+    "GB0109": "`.tolist()` of floats",
+    "GB0123": "`.backward()` call",
+    "GB0124": "`.item()` on a tensor",
+    "GB0125": "`.requires_grad_()` call",
+    "GB0126": "`.resize_()` call",
+    "GB0142": "Unknown context manager",
+    "GB0156": "Method that Dynamo cannot trace",
+    "GB0170": "Branch on a tensor",
+    "GB0206": "Assignment to `.requires_grad`",
+    "GB0207": "Sort of tensors in Python",
+    "GB0208": "torch function that returns a number",
+    "GB0225": "Tensor created with `requires_grad=True`",
+    "GB0246": "`one_hot` without `num_classes`",
+    "GB0247": "`out=` of another shape",
+    "GB0264": "`nn.Parameter` created",
+    "GB0291": "Logger call",
+    "GB0294": "NumPy function that torch lacks",
+    "GB0296": "Print that cannot be reordered",
+    "GB0363": "`torch.Generator` created",
+    "GB0569": "`repr()` of a tensor",
+    "GB2019": "`ctx.mark_dirty` in an autograd.Function",
+    "GB2464": "`ctx.mark_dirty` in an autograd.Function",
+    "GB4198": "`copy.deepcopy` of a tensor",
+    "GB4315": "Operator error inside `try`",
+    "GB4695": "`torch.jit.script` module",
+    "GB4841": "Call that Dynamo cannot trace",
+    "GB7000": "Graph break in a loop",
+    "GB7650": "`torch.Generator` method",
+    "GB8977": "Class defined in the function",
+    "GB8985": "`.requires_grad_()` call",
+    "GB9186": "`torch.autograd.grad` call",
+}
+_CONSEQUENCES = ("GB0092", "GB7000")
+_BUILTIN = re.compile(r"builtin (?:operator )?`?([A-Za-z_]\w*)`?")
+_QUALNAME = re.compile(r"module: (?P<module>[^,]*), qualname: (?P<name>[\w.]+)")
+_BRANCHES = {"if": "`if` on a tensor", "while": "`while` on a tensor", "assert": "`assert` on a tensor"}
+
+
+def name_builtin(facts: BreakFacts) -> str | None:
+    """Return the builtin that Dynamo could not trace: print."""
+    match = _BUILTIN.search(facts.context) or _BUILTIN.search(facts.explanation)
+    return match[1] if match else None
+
+
+def name_skipped(facts: BreakFacts) -> str | None:
+    """Return the function that Dynamo skipped, with its module: time.perf_counter."""
+    match = _QUALNAME.search(facts.context)
+    if match is None:
+        return None
+    module = match["module"].strip()
+    return match["name"] if module.startswith("<") or not module else f"{module}.{match['name']}"
+
+
+def label_break(facts: BreakFacts) -> str:
+    """Return a graph break's short title; torch's own type where none is known."""
+    gb_id = facts.gb_id or ""
+    line = (facts.source_line or "").strip()
+    if gb_id == "GB0059" and (builtin := name_builtin(facts)):
+        return f"`{builtin}` call"
+    if gb_id == "GB0007" and (skipped := name_skipped(facts)):
+        return f"`{_name_written(facts, skipped)}` call"
+    if gb_id == "GB0170":
+        return _BRANCHES.get(line.split("(")[0].split(" ")[0].removeprefix("el"), _LABELS[gb_id])
+    if gb_id == "GB0033" and ".tolist(" in line:
+        return "`.tolist()` on a tensor"
+    first = (facts.gb_type or facts.reason).strip().split("\n")[0]
+    return _LABELS.get(gb_id) or first[:120] or "Graph break without a reason"
+
+
+def title_breaks(breaks: Sequence[BreakFacts]) -> str:
+    """Return the title of breaks with one cause: what an earlier break leaves is not named beside it."""
+    own = [facts for facts in breaks if facts.gb_id not in _CONSEQUENCES] or breaks
+    return ", then ".join(list(dict.fromkeys(label_break(facts) for facts in own))[:2])
+
+
+def _name_written(facts: BreakFacts, skipped: str) -> str:
+    """Return a function's name as the user's line has it: `warnings.warn` for `_warnings.warn`."""
+    statement = find_statement(facts)
+    last = skipped.rsplit(".", 1)[-1]
+    for call in statement.calls() if statement else ():
+        name = dotted_name(call.func)
+        if name.rsplit(".", 1)[-1] == last:
+            return name
+    return skipped

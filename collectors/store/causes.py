@@ -231,7 +231,8 @@ def _read_breaks(
                 id=row["distinct_id"],
                 hints=_read_hints(body.get("hints") or row["hints"]),
                 context=str(body.get("debug_context") or ""),
-                **{name: body.get(name) or row[name] for name in ("reason", "explanation", "source_line")},
+                explanation=body.get("explanation") or row["explanation"] or "",
+                **{name: body.get(name) or row[name] for name in ("reason", "source_line")},
                 **{name: row[name] for name in ("fingerprint", "gb_id", "gb_type", "function", "file", "line")},
             )
         frame_line = _find_frame_line(row, body) if row["is_inlined"] else row["line"]

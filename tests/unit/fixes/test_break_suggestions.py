@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
-from compileboard.collectors.fixes.break_sites.hints import list_hint_warnings
-from compileboard.collectors.fixes.break_sites.labels import label_break
+from compileboard.collectors.fixes.break_hints import list_hint_warnings
 from compileboard.collectors.fixes.fix import BreakFacts, list_fixes
+from compileboard.collectors.fixes.titles import label_break
 
 
 def facts_of(gb_id: str, program: str, line: int, **more: object) -> BreakFacts:

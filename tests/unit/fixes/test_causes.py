@@ -34,7 +34,17 @@ def _size(source: str = "x", expected: str = "16", actual: str = "7", dim: int =
 
 
 def _break(number: int, line: int, gb_type: str = "Graph break") -> RecordedBreak:
-    return RecordedBreak(number, f"b{number}", "GB0001", gb_type, gb_type, None, (), "", "f", "model.py", line, "x")
+    return RecordedBreak(
+        "GB0001",
+        gb_type,
+        gb_type,
+        function="f",
+        file="model.py",
+        line=line,
+        source_line="x",
+        id=number,
+        fingerprint=f"b{number}",
+    )
 
 
 def test_one_size_in_several_places_is_one_cause_with_its_siblings() -> None:

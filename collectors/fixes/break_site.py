@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from compileboard.collectors.fixes.break_sites.statement import (
+from compileboard.collectors.fixes.fix import BreakFacts, LineEdit, SuggestedFix, find_fix
+from compileboard.collectors.fixes.statement import (
     Statement,
     dotted_name,
     find_block,
@@ -17,7 +18,6 @@ from compileboard.collectors.fixes.break_sites.statement import (
     list_following,
     shorten,
 )
-from compileboard.collectors.fixes.fix import BreakFacts, LineEdit, SuggestedFix, find_fix
 
 _BREAKS = re.compile(r"\.item\(|\.tolist\(|\bprint\(|\bgraph_break\(|\blog(?:ger|ging)?\.\w+\(|\btime\.|\.numpy\(")
 _GENERIC = {

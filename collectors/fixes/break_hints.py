@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.collectors.fixes.break_sites.labels import name_builtin
-from compileboard.collectors.fixes.break_sites.number_use import list_uses
-from compileboard.collectors.fixes.break_sites.statement import dotted_name, find_statement, list_following
 from compileboard.collectors.fixes.fix import BreakFacts
+from compileboard.collectors.fixes.statement import find_statement, is_read, list_following, list_uses
+from compileboard.collectors.fixes.titles import name_builtin
 
 LOGGING_BUILTINS = ("print",)
 _AVOIDED = re.compile(r"Avoid calling `[^`]*?(\w+)`")
@@ -64,10 +62,3 @@ def reads_for_branch(facts: BreakFacts) -> bool:
     following = list_following(facts, statement)
     reads = [call for call in statement.calls() if is_read(call)]
     return any("branch" in list_uses(statement, call, following) for call in reads)
-
-
-def is_read(call: ast.Call) -> bool:
-    """Return True for `x.item()`, `float(x)`, `int(x)` and `bool(x)`."""
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr == "item" and not call.args
-    return dotted_name(call.func) in ("float", "int", "bool") and len(call.args) == 1
