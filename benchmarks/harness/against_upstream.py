@@ -3,19 +3,26 @@
 THEIRS is a folder that upstream's `benchmarks/dynamo` runners wrote into with `--output THEIRS/NAME.csv`, OURS one that
 `bench` wrote into with the same lines. Of each CSV: names of the files beside it, columns in their order, models,
 verdicts, counts, and speedups, which reach if they are within 10%. Ends with 1 if anything differs.
+
+With `--measure COMMON FILE CLASS…` both are run first, in turns: upstream's `common.py` and `bench`, on these models of
+a file and with the words after `--`. Each has caches of its own, which a second round of `--times 2` finds.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.common import Row, print_table
+from benchmarks.common import ROOT, Row, clean_environment, print_table
 
-REACH = 0.10
+REACH, WALL_REACH = 0.10, 1.3
+WALL_TIMES = "wall_s.csv"  # of each model, a row each time
 _COUNTS = (
     "calls_captured",
     "unique_graphs",
@@ -104,22 +111,73 @@ def list_rows(comparison: FileComparison) -> list[Row]:
     return rows
 
 
+def measure_both(theirs: Path, ours: Path, common: Path, file: Path, models: Sequence[str], words: list[str]) -> None:
+    """Run both harnesses on each model, and add the seconds that each took to its folder's wall times."""
+    bench = ["compileboard.collectors", "bench", "--quiet", "--db", str(ours / "bench.db")]
+    sides = {theirs: ["benchmarks.harness.upstream_harness", str(common.resolve())], ours: bench}
+    for model in models:
+        for folder, command in sides.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            output = folder / f"{model}.csv"
+            output.unlink(missing_ok=True)  # upstream adds rows to it
+            only = [f"--only=path:{file.resolve()},class:{model}", f"--output={output.resolve()}"]
+            cache = {"TORCHINDUCTOR_CACHE_DIR": str(folder.resolve() / "cache")}
+            began_s = time.perf_counter()
+            with (folder / f"{model}.txt").open("w") as text:
+                subprocess.run(
+                    [sys.executable, "-m", *command, *only, *words],
+                    env=clean_environment(**cache, COMPILEBOARD_HOME=str(folder / "home")),
+                    cwd=ROOT,
+                    stdout=text,
+                    stderr=text,
+                    check=False,
+                )
+            with (folder / WALL_TIMES).open("a", newline="") as times:
+                csv.writer(times).writerow([model, f"{time.perf_counter() - began_s:.2f}"])
+
+
+def compare_wall_times(theirs: Path, ours: Path) -> list[Row]:
+    """Make a row of each time that both harnesses took for a model; none where the times were not kept."""
+    if not ((theirs / WALL_TIMES).exists() and (ours / WALL_TIMES).exists()):
+        return []
+    sides = [list(csv.reader((folder / WALL_TIMES).read_text().splitlines())) for folder in (ours, theirs)]
+    return [
+        Row(
+            model,
+            f"{float(our_s):.1f} s",
+            f"{float(their_s):.1f} s",
+            f"{float(our_s) / float(their_s):.2f}",
+            f"≤ {WALL_REACH}",
+        )
+        for (model, our_s), (_, their_s) in zip(*sides)
+    ]
+
+
 def main() -> int:
     """Compare two folders; return 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("theirs", type=Path)
     parser.add_argument("ours", type=Path)
-    arguments = parser.parse_args()
+    parser.add_argument("--measure", nargs="+", metavar=("COMMON FILE", "CLASS"), help="run both harnesses first")
+    parser.add_argument("--times", type=int, default=1, help="rounds of --measure")
+    own, _, words = " ".join(sys.argv[1:]).partition(" -- ")
+    arguments = parser.parse_args(own.split())
+    for _ in range(arguments.times if arguments.measure else 0):
+        common, file, *models = arguments.measure
+        measure_both(arguments.theirs, arguments.ours, Path(common), Path(file), models, words.split())
     tables = [
         path
         for path in sorted(arguments.theirs.glob("*.csv"))
-        if not path.stem.endswith(("_compilation_metrics", "_graph_breaks", "_graph_break_deduped"))
+        if path.name != WALL_TIMES
+        and not path.stem.endswith(("_compilation_metrics", "_graph_breaks", "_graph_break_deduped"))
     ]
     if not tables:
         parser.error(f"{arguments.theirs} has no CSV of upstream's harness; expected what --output NAME.csv left there")
     comparisons = [compare_files(path, arguments.ours / path.name) for path in tables]
     rows = [row for comparison in comparisons for row in list_rows(comparison)]
     print_table("Files of upstream's harness and of bench", rows)
+    if wall := compare_wall_times(arguments.theirs, arguments.ours):
+        print_table("Wall time of a model", wall)
     pairs = [pair for comparison in comparisons for pair in comparison.speedups.values()]
     return int(
         any(comparison.differences for comparison in comparisons) or not all(is_within_reach(*pair) for pair in pairs)

@@ -45,7 +45,14 @@ import compileboard.collectors.bench.experiments.performance
 times.append(time.process_time())
 print(json.dumps([after - before for before, after in zip(times, times[1:])]))
 """
-OWN = ("load", "eager", "compile", "measure", "compile again")  # the stages that are the model's own work
+OWN = (
+    "load",
+    "eager",
+    "start the compiler",
+    "compile",
+    "measure",
+    "compile again",
+)  # the stages that are the model's own work
 # Upstream's harness on one H200, float32 inference, --disable-cudagraphs, 50 repeats, one model at a time, twice.
 UPSTREAM = {
     "Resnet18": (1.058, 1.053),
@@ -155,7 +162,7 @@ def models(folder: Path, file: str, arguments: argparse.Namespace) -> None:
         theirs: dict[bool, list[float]] = {True: [], False: []}
         for _ in range(arguments.times):
             for flags in ([], ["--no-stack-room"]):
-                bench(folder, *only, *flags, "--compile-repeats=1", "--tag", f"n={time.time_ns()}")
+                bench(folder, *only, *flags, "--cold-start-latency", "--tag", f"n={time.time_ns()}")
             for with_room in theirs if upstream else ():
                 theirs[with_room] += run_upstream(folder, upstream, only, with_room)
         rows += compare_with_upstream(name, results(folder), theirs, is_measured=upstream is not None)

@@ -40,7 +40,7 @@ from compileboard.collectors.bench.plan.settings import (
     list_torch_variables,
 )
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
-from compileboard.collectors.bench.plan.upstream_flags import EXCLUSIVE, REFUSED, SHORT, TAKEN, VALUED
+from compileboard.collectors.bench.plan.upstream_flags import REFUSED, SHORT, TAKEN, VALUED
 from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import OnlyTarget, parse_only, read_only
 from compileboard.collectors.cli.common import db_option, pick_up, print_message, read_destination, server_options
@@ -121,7 +121,6 @@ def _list_foreign(own: Collection[str]) -> Iterator[Option]:
                     hidden=True,
                     expose_value=False,
                     callback=callback,
-                    exclusive=EXCLUSIVE.get(flag),
                 )
 
 
@@ -386,12 +385,14 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
         if not re.match(r"[^=\s]+=", pair):
             raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
     values["device"] = device
+    if arguments.diff_branch is not None:
+        values["cold_start_latency"] = True  # the second side would find what the first one compiled
     if values["per_process_memory_fraction"] == 1:  # upstream's default
         values["per_process_memory_fraction"] = None
     if arguments.dashboard and "performance" in (arguments.experiments or ("performance",)):
         values["use_warm_peak_memory"] = True
     if values["quick"]:
-        values["repeat"] = 3
+        values["repeat"], values["compile_repeats"] = 3, 1
     if arguments.output_directory:
         values["output_directory"] = os.path.abspath(arguments.output_directory)
     return BenchSettings(**values, environment=list_torch_variables(environment))

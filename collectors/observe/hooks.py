@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from ..contract import record_names
@@ -104,6 +106,17 @@ class Hooks:
             torch_compat.trace_logger().removeHandler(self._handler)
         atexit.unregister(self._at_exit)
         self.spool.close()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Record nothing of what is compiled inside."""
+        was_closed, self.spool.closed = self.spool.closed, True
+        try:
+            yield
+        finally:
+            self.spool.closed = was_closed
+            self._known_configs.clear()  # none of those inside was written
+            self._settings_recorded = False
 
     def _add_missing_events(self) -> None:
         """Add to the capabilities what this torch has no event for."""

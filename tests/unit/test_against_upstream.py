@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.harness.against_upstream import compare_files, is_within_reach, list_rows
+from benchmarks.harness.against_upstream import compare_files, compare_wall_times, is_within_reach, list_rows
 
 THEIRS = "dev,name,batch_size,accuracy,graph_breaks,unique_graphs\ncpu,resnet18,4,pass,0,1\ncpu,lcnet_050,4,pass,2,1\n"
 
@@ -45,3 +45,13 @@ def test_columns_and_models_are_compared_in_their_order(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_a_difference(tmp_path: Path) -> None:
     theirs = _write(tmp_path / "theirs", THEIRS)
     assert compare_files(theirs, tmp_path / "a.csv").differences == ["not written"]
+
+
+def test_wall_times_are_compared_by_model_and_round(tmp_path: Path) -> None:
+    for side, times in (("theirs", "a,20.0\na,8.0\n"), ("ours", "a,25.0\na,32.0\n")):
+        _write(tmp_path / side, THEIRS).with_name("wall_s.csv").write_text(times)
+    rows = compare_wall_times(tmp_path / "theirs", tmp_path / "ours")
+    assert [(row.what, row.ours, row.reference, row.ratio) for row in rows] == [
+        ("a", "25.0 s", "20.0 s", "1.25"),
+        ("a", "32.0 s", "8.0 s", "4.00"),
+    ]

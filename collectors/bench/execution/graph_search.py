@@ -76,7 +76,8 @@ def search_graphs(
     Return a line for each, with the command to go on with, and the minimal programs as the result's facts have them.
     """
     clear(folder)
-    again = Task(task.experiment, task.ref, replace(task.settings, quick=True, repeat=1))
+    once = replace(task.settings, quick=True, repeat=1, compile_repeats=1, cold_start_latency=True)
+    again = Task(task.experiment, task.ref, once)
     variables = {**environment(SUFFIX), REPRO_VARIABLE: "crash,accuracy"}
     run_task(again, folder, variables, cwd=cwd, beat=run.beat)
     promote_crashes(run.folder, None)  # no other process of this run is there

@@ -81,7 +81,7 @@ def _start(
 ) -> ChildProcess:
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
-    own = {**environment, **caches(folder, environment)}
+    own = {**environment, **list_caches(task, folder, environment)}
     with (folder / OUTPUT).open("wb") as output:  # of a fork too: whether it can be written is known here
         if server is not None and (forked := server.fork(folder, own, cwd, beat)) is not None:
             return forked
@@ -96,9 +96,11 @@ def _start(
         )
 
 
-def caches(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return where inductor and Triton cache: in the task's own folder, so that every compilation is a cold one."""
-    return list_cache_variables(cache_folder(folder, environment))
+def list_caches(task: Task, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return where inductor and Triton cache if not where they do by themselves: in the task's own folder."""
+    if task.has_own_caches or CACHE_VARIABLE in environment:
+        return list_cache_variables(cache_folder(folder, environment))
+    return {}
 
 
 def cache_folder(folder: Path, environment: Mapping[str, str]) -> Path:

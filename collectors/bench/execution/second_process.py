@@ -1,7 +1,6 @@
 """The model once more in a fresh process, which finds what the first one's compiler left: caches, packages.
 
 It is no fork: two of one server have the same hash seed and addresses, so a cache key that depends on them would hit.
-A cold start needs nothing of its own: every task begins with empty caches, so its compilation_latency is a cold one.
 Source: --cold-start-latency, --warm-start-latency and --caching-precompile of upstream's benchmarks/dynamo/common.py.
 """
 
@@ -63,10 +62,10 @@ def measure_second_processes(
     """
     if done.outcome.status != "measured":
         return done
-    quick = Task(task.experiment, task.ref, replace(task.settings, quick=True, repeat=1))
+    quick = Task(task.experiment, task.ref, replace(task.settings, quick=True, repeat=1, compile_repeats=1))
     shared = {CACHE_VARIABLE: str(cache_folder(folder, environment("")))}
     outcome, samples, loads_s = done.outcome, [], []
-    for _ in range(1 if task.settings.quick else task.settings.compile_repeats):
+    for _ in range(task.settings.compile_repeats):
         clear(folder / second.suffix)
         own = {**environment(f"/{second.suffix}"), **shared}
         again = run_task(quick, folder / second.suffix, own, cwd=cwd, beat=beat)

@@ -147,7 +147,7 @@ def _measure(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) 
         bench.warm_up(eager, bench.module, WARM_UPS)
     with failing_as("fail_to_run"):
         bench.warm_up(package.step, bench.module, WARM_UPS)
-        peaks = settled_peaks(bench, eager, package.step, 1 if bench.settings.quick else bench.settings.compile_repeats)
+        peaks = settled_peaks(bench, eager, package.step)
         turns = take_turns(bench, TimedCall(eager, bench.module, eagerly), TimedCall(package.step, bench.module))
     timed = summarize(turns.fault_values(), turns.repeats)
     outcome.values |= timed.values

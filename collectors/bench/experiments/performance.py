@@ -9,9 +9,9 @@ from typing import Any
 import torch
 import torch._dynamo.utils
 
-from compileboard.collectors.bench.worker.compile_times import compile_again
+from compileboard.collectors.bench.worker.compile_times import add_first, compile_again, start_compiler
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
-from compileboard.collectors.bench.worker.outcome import COLD, FIRST, ExperimentOutcome
+from compileboard.collectors.bench.worker.outcome import FIRST, ExperimentOutcome
 from compileboard.collectors.bench.worker.profiling import export_profile, memory_snapshot, peak_gb, peak_of, reset_peak
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import interleave, vary_batch
@@ -21,19 +21,21 @@ LOOKUP_EVENT = "TorchDynamo Cache Lookup"
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Warm both up, time both in turns, then compile again and again, with cold and warm caches."""
+    """Warm both up, time both in turns, then compile again as often as asked for, with cold and warm caches."""
     bench.cast()
     mark_batch(bench)
     step = bench.steps.step()
     bench.steps.use(bench.module)
     values: dict[str, float] = {}
-    sample_count = 1 if bench.settings.quick else bench.settings.compile_repeats
+    sample_count = bench.settings.compile_repeats
     with bench.grad():
         bench.stage("eager")
         with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly(), memory_snapshot(bench, "eager"):
             module = bench.copy_module()
             bench.warm_up(step, module, 1)  # the first call of all pays for libraries, which is no part of either
             warm_ups = [_warm_up(bench, step, module) for _ in range(sample_count)]
+        bench.stage("start the compiler")
+        start_s = start_compiler(bench)
         bench.stage("compile")
         start = dynamo_counts()
         compiled = bench.compile(step)
@@ -41,14 +43,14 @@ def run(bench: Workbench) -> ExperimentOutcome:
             compiled_s, compiled_gb = _warm_up(bench, compiled, bench.module)
         values |= counted_since(start)
         eager_s = median(seconds for seconds, _peak in warm_ups)
-        if compiled_s > eager_s:  # on a busy machine it may not be: that is no measurement
-            values[FIRST] = values[COLD.value] = compiled_s - eager_s
+        if (first_s := start_s + compiled_s - eager_s) > 0:  # on a busy machine it may not be: that is no measurement
+            values[FIRST] = first_s
         bench.stage("measure")
         with failing_as("fail_to_run"):
             peaks = {"eager": [peak for _seconds, peak in warm_ups], "compiled": [compiled_gb]}
             is_settled = bench.settings.device == "cpu" or bench.settings.use_warm_peak_memory
             if is_settled:
-                peaks = settled_peaks(bench, step, compiled, sample_count)
+                peaks = settled_peaks(bench, step, compiled)
             facts = vary_batch(bench, step, compiled)
             turns = interleave(bench, step, compiled)
             values |= turns.fault_values()
@@ -57,8 +59,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
         export_profile(bench, step, compiled)
         outcome = summarize(values, turns.repeats)
         outcome.facts |= {**facts, "phases_s": read_phases()}
-        bench.stage("compile again")
-        if not bench.settings.quick:
+        add_first(bench, outcome, compiled_s)
+        if sample_count > 1:
+            bench.stage("compile again")
             cold_peaks = compile_again(bench, step, outcome)
             if not is_settled:  # as many as of eager: they are divided by one another
                 peaks["compiled"] += cold_peaks[: sample_count - 1]
@@ -75,7 +78,7 @@ def _warm_up(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module
 
 
 def settled_peaks(
-    bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any], times: int
+    bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]
 ) -> dict[str, list[float | None]]:
     """Return the peaks of some single calls of each, once all is compiled.
 
@@ -83,7 +86,7 @@ def settled_peaks(
     """
     device = bench.settings.device
     peaks: dict[str, list[float | None]] = {"eager": [], "compiled": []}
-    for _ in range(times):
+    for _ in range(bench.settings.cheap_repeats):
         with eagerly():
             peaks["eager"].append(peak_of(device, lambda: bench.call(step)))
         peaks["compiled"].append(peak_of(device, lambda: bench.call(compiled)))

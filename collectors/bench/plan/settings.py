@@ -186,8 +186,8 @@ class BenchSettings:
         **COUNT,
     )
     compile_repeats: int = MEASURED(
-        3,
-        "Timed compilations, cold and warm, each with caches of its own. Default: 3.",
+        1,
+        "Timed compilations; from 2 on each is cold, with caches of its own, then warm. Default: 1, the first.",
         unlabelled="more samples of the same value",
         **COUNT,
     )
@@ -324,9 +324,26 @@ class BenchSettings:
         **NO_NUMBER,
     )
 
+    cold_start_latency: bool = MEASURED(
+        False,
+        "Compile with empty caches, as --ci does. Default: torch's own caches.",
+        unlabelled="the result says what the caches had",
+        exclusive="caches",
+    )
+
     def dump(self) -> str:
         """Write the settings as JSON."""
         return json.dumps(asdict(self))
+
+    @property
+    def begins_cold(self) -> bool:
+        """Whether caches are empty at first: as upstream's on its CI and where a cold or a warm start is timed."""
+        return self.cold_start_latency or self.warm_start_latency or self.ci or self.is_distributed
+
+    @property
+    def cheap_repeats(self) -> int:
+        """How often something is measured that takes little beside the rest of its task."""
+        return 1 if self.quick else max(3, self.compile_repeats)
 
     @property
     def is_training(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.bench.experiments import find, settings_for
+from compileboard.collectors.bench.experiments import MODES, find, settings_for
 from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import UNSET, ModelRef
 from compileboard.collectors.bench.plan.settings import DIGEST, BenchSettings, load_settings
@@ -125,6 +125,11 @@ class Task:
     experiment: str
     ref: ModelRef
     settings: BenchSettings
+
+    @property
+    def has_own_caches(self) -> bool:
+        """Whether its caches are its own: of upstream's modes, which use torch's, only where they must be empty."""
+        return self.settings.begins_cold or self.experiment not in MODES
 
     def write(self, folder: Path) -> None:
         """Leave the task where the child finds it."""

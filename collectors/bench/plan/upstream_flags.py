@@ -10,7 +10,6 @@ TAKEN = {
     **{
         flag: f"is not needed: {reason}"
         for flag, reason in {
-            "--cold-start-latency": "compile time is always that of empty caches",
             "--fast": "upstream lists no model of these suites as slow",
             "--inductor-settings": "it changes nothing in upstream's harness either",
             "--multiprocess": "each rank of --ddp and --fsdp is a process of its own",
@@ -68,7 +67,6 @@ REFUSED = {
     }.items()
 }
 SHORT = {"--fast": "-f"}
-EXCLUSIVE = {"--cold-start-latency": "caches"}  # with --warm-start-latency
 VALUED = frozenset(
     (
         "--xla-tolerance",

@@ -5,12 +5,13 @@ Whatever the model does here (crash, hang, exhaust memory, write to the screen) 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from compileboard.collectors.bench.experiments import find
 from compileboard.collectors.bench.plan.tasks import Task, read_task
@@ -112,6 +113,14 @@ def remove_hooks() -> None:
     hooks = sys.modules.get("_compileboard.observe.hooks")
     if hooks is not None:
         hooks.uninstall_hooks()
+
+
+def unobserved() -> contextlib.AbstractContextManager[None]:
+    """Return a context in which the hooks, where they are in this process, record nothing."""
+    hooks: Any = sys.modules.get("_compileboard.observe.hooks")
+    installed = hooks.current() if hooks is not None else None
+    paused: contextlib.AbstractContextManager[None] = installed.paused() if installed else contextlib.nullcontext()
+    return paused
 
 
 def leave() -> NoReturn:

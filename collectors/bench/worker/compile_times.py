@@ -1,31 +1,76 @@
-"""Compile a model again in the process that has measured it: cold, with caches of its own, then warm with these.
+"""How long a model compiles: its first compile, and where repeats are asked for, more in the same process.
 
 The first compile of a process also starts the compiler: it imports it, tries the C++ compiler and begins workers, which
-on a CPU takes several times what a small model does, and varies more than what a change of the model brings. The
-samples are compiles of a compiler that runs. The hooks are out: this is no recompile of the program's.
+on a CPU takes several times what a small model does, and varies more than what a change of the model brings. So the
+compiler is started by a compile of its own, and the samples are compiles of one that runs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo.utils
 import torch._inductor.utils
 
-from compileboard.collectors.bench.worker.child import remove_hooks
+from compileboard.collectors.bench.worker.child import remove_hooks, unobserved
 from compileboard.collectors.bench.worker.outcome import COLD, WARM, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.profiling import peak_gb, reset_peak
 from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench
+
+log = logging.getLogger(__name__)
+
+
+def start_compiler(bench: Workbench) -> float:
+    """Compile one operation, which the hooks do not record; return the seconds that it took.
+
+    Caches that have it have what a compiler needs to start, but for its worker processes. 0 for another backend than
+    inductor, where a trace log would have it, and for a warm start, which is that of a whole process.
+    """
+    if not bench.settings.is_inductor or bench.settings.warm_start_latency or os.environ.get("TORCH_TRACE"):
+        return 0.0
+    from torch._inductor import config
+
+    begin_s = time.perf_counter()
+    try:
+        with unobserved(), torch.no_grad(), config.patch({"triton.cudagraphs": False}):
+            torch.compile(lambda tensor: tensor + 1)(torch.ones(64, device=bench.settings.device))
+            bench.synchronize()
+    except Exception:  # what is wrong with the compiler is said of the model
+        log.exception("the compiler did not start")
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch._dynamo.utils.compilation_time_metrics.clear()
+    torch._dynamo.utils.clear_compilation_metrics()
+    bench.free()
+    return time.perf_counter() - begin_s
+
+
+def add_first(bench: Workbench, outcome: ExperimentOutcome, first_s: float) -> None:
+    """Add the process's first compile as the one sample of a cold compile time, or a warm one by what caches had.
+
+    One whose graphs were found in part is neither.
+    """
+    graphs, autograd = (torch._dynamo.utils.counters[name] for name in ("inductor", "aot_autograd"))
+    found, missed = (graphs[f"fxgraph_cache_{kind}"] + autograd[f"autograd_cache_{kind}"] for kind in ("hit", "miss"))
+    caches = "empty" if bench.settings.begins_cold or not found else "partly warm" if missed else "warm"
+    outcome.facts["caches"] = caches
+    steps_s = WARM_UPS * outcome.values["abs_latency"] / 1e3
+    kind = {"empty": COLD, "warm": WARM}.get(caches)
+    if kind is not None and first_s > steps_s:
+        add_samples(outcome, kind, [first_s - steps_s])
 
 
 def compile_again(bench: Workbench, step: Callable[..., Any], outcome: ExperimentOutcome) -> list[float]:
     """Add cold and warm compile times with their samples; return the peak memory of each cold one.
 
-    What was measured before stands if a model does not compile again.
+    The hooks are out: this is no recompile of the program's. What was measured before stands if a model does not
+    compile again.
     Units: 10⁹ bytes.
     """
     remove_hooks()
@@ -33,7 +78,7 @@ def compile_again(bench: Workbench, step: Callable[..., Any], outcome: Experimen
     cold_s, warm_s, peaks_gb = [], [], []
     try:
         for _ in range(bench.settings.compile_repeats):
-            with _fresh_caches():
+            with _fresh_caches(bench):
                 reset_peak(bench.settings.device)
                 cold_s.append(_time_compile(bench, step) - steps_s)
                 peaks_gb.append(peak_gb(bench.settings.device))
@@ -52,11 +97,9 @@ def _time_compile(bench: Workbench, step: Callable[..., Any]) -> float:
     return bench.warm_up(bench.compile(step), bench.module)
 
 
-def _fresh_caches() -> contextlib.AbstractContextManager[None]:
+def _fresh_caches(bench: Workbench) -> contextlib.AbstractContextManager[None]:
     """Return torch's own context in which all that inductor and Triton cache is empty: disk, memory and workers."""
     module: Any = torch._inductor.utils
     fresh = getattr(module, "fresh_cache", None) or module.fresh_inductor_cache  # its name before torch 2.8
-    folder = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent  # the task's own, which goes with it
-    folder.mkdir(parents=True, exist_ok=True)
-    context: contextlib.AbstractContextManager[None] = fresh(dir=str(folder))
+    context: contextlib.AbstractContextManager[None] = fresh(dir=str(bench.stages.folder))  # which goes with the task
     return context

@@ -66,7 +66,7 @@ def add_export_times(
     samples_s = []
     try:
         with bench.grad():  # as the first
-            for _ in range(1 if bench.settings.quick else bench.settings.compile_repeats):
+            for _ in range(bench.settings.cheap_repeats):
                 module = bench.copy_module()
                 torch._dynamo.reset()
                 reset_rng_state()

@@ -119,7 +119,7 @@ def time_loads(bench: Workbench, load: Callable[[], Any]) -> list[float]:
     Units: seconds.
     """
     loads_s = []
-    for _ in range(1 if bench.settings.quick else bench.settings.compile_repeats):
+    for _ in range(bench.settings.cheap_repeats):
         begin_s = time.perf_counter()
         loaded = load()
         bench.synchronize()

@@ -41,6 +41,11 @@ class Wide(torch.nn.Linear):
 """
 
 
+CHANNELS_LAST = (
+    "select results.* from results join series on series.id = series_id where backend like '%channels_last%'"
+)
+
+
 def bench(workplace: Workplace, model: Path, *words: str, name: str = "Wide") -> None:
     command = [
         sys.executable,
@@ -60,12 +65,16 @@ def bench(workplace: Workplace, model: Path, *words: str, name: str = "Wide") ->
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    workplace = Workplace(tmp_path_factory.mktemp("samples"))
+    folder = tmp_path_factory.mktemp("samples")
+    workplace = Workplace(folder, {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")})
     model = workplace.folder / "wide.py"
     model.write_text(WIDE)
     bench(workplace, model, "--backend", "eager", "--quick", "--iterations-per-run", "2")
     bench(workplace, model, "--backend", "eager", "--quick", "--no-stack-room")
-    bench(workplace, model, "--compile-repeats", "2", "-n", "3", "--output-directory", str(workplace.folder / "out"))
+    again = ["--compile-repeats", "2", "--cold-start-latency"]
+    bench(workplace, model, *again, "-n", "3", "--output-directory", str(workplace.folder / "out"))
+    for _ in range(2):
+        bench(workplace, model, "--float32", "--channels-last")
     return workplace
 
 
@@ -105,13 +114,23 @@ def test_a_compile_time_is_the_median_of_samples_with_caches_of_their_own(workpl
     assert row["warm_compilation_latency_s"] == pytest.approx(median(repeats["warm_compile_s"]))
     assert min(repeats["cold_compile_s"]) > 2 * min(repeats["warm_compile_s"]), "a cold one finds no kernel"
     assert values["first_compilation_latency"] > row["compilation_latency_s"], "it starts the compiler too"
-    assert len(repeats["eager_peak_gb"]) == len(repeats["compiled_peak_gb"]) == 2
+    assert len(repeats["eager_peak_gb"]) == len(repeats["compiled_peak_gb"]) == 3, "of single calls"
     assert "compile_again_error" not in json.loads(row["facts"])
+
+
+def test_one_sample_is_cold_or_warm_by_what_torchs_caches_had(workplace: Workplace) -> None:
+    first, second = (json.loads(row["facts"]) | row for row in rows(workplace, CHANNELS_LAST))
+    assert (first["caches"], second["caches"]) == ("empty", "warm")
+    assert first["compilation_latency_s"] > 2 * second["warm_compilation_latency_s"]
+    assert first["warm_compilation_latency_s"] is None and second["compilation_latency_s"] is None
+    assert "compile again" not in first["stages_s"] and first["stages_s"]["start the compiler"] > 0
+    counts = rows(workplace, "select count(*) n from compilations group by run_id")
+    assert len({row["n"] for row in counts}) == 1, "what starts the compiler is no compile of the run's"
 
 
 def test_a_quick_run_compiles_once(workplace: Workplace) -> None:
     _row, _values, repeats = result(workplace, "eager_quick_no_stack_room")
-    assert {name: len(samples) for name, samples in repeats.items() if "compile_s" in name} == {}
+    assert {name: len(samples) for name, samples in repeats.items() if "compile_s" in name} == {"cold_compile_s": 1}
     assert len(repeats["compiled_peak_gb"]) == 1
 
 

@@ -53,11 +53,10 @@ def test_a_value_of_a_refused_flag_is_no_argument(capsys: pytest.CaptureFixture[
 
 
 def test_what_needs_nothing_is_taken_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    parse("--stats", "--cold_start_latency", "--per_process_memory_fraction=0.5", "-f")
+    parse("--stats", "--per_process_memory_fraction=0.5", "-f")
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "compileboard: --stats prints no counters here: the run's page has them",
-        "compileboard: --cold-start-latency is not needed: compile time is always that of empty caches",
         "compileboard: --fast is not needed: upstream lists no model of these suites as slow",
     ]
 
