@@ -45,6 +45,47 @@ ENTRIES: dict[str, Entry] = {  # commands with modules of their own
     "minify": Entry(f"{__package__}.repro_minify:minify_command", "Make a failing graph as small as it gets."),
 }
 TRIALS = "Limits of each trial"
+_OWN_PROCESS = "each trial is a process of its own, which ends with all that it held"
+NOT_NEEDED = {  # flags of the scripts that torch writes
+    "--isolate": _OWN_PROCESS,
+    "--no-isolate": f"{_OWN_PROCESS}; a search in one process would end with the first crash",
+    "--offload-to-disk": _OWN_PROCESS,
+    "--skip-sanity": "the whole graph is tried once, and its answer is remembered",
+    "--max-granularity": "the operation that is suspected is tried first; --max-time bounds the search",
+    "--skip-saving-eager-intermediates": "values between operations are not saved",
+    "--skip-saving-inductor-intermediates": "values between operations are not saved",
+    "--skip-saving-float64-intermediates": "values between operations are not saved",
+    "--skip-check-deterministic": "each operation is judged on the same inputs as eager's",
+    "--stable-hash": "values are compared themselves, not their hashes",
+    "--no-accuracy": "`repro run` asks what was recorded, `repro check` for the answer",
+}
+ELSEWHERE = {
+    "--accuracy": "`repro check` compares with eager and float64",
+    "--strict-accuracy": "--strict of check, minify and analyze",
+    "--check-str": "a trial fails in the same way by the type of its error and its message without values",
+    "--save-dir": "the inputs' values are read from `storages` beside the script, or where it was written",
+    "--no-save-dir": "move the script away from its `storages`, and its inputs are drawn",
+    "--tracing-mode": "sizes that were symbolic stay symbolic",
+}
+WITH_VALUE = ("--max-granularity", "--check-str", "--save-dir", "--tracing-mode")
+
+
+def _answer_torch_flag(ctx: click.Context, param: click.Parameter, given: object) -> None:
+    flag = param.opts[0]
+    if given and flag in ELSEWHERE:
+        ctx.fail(f"{flag} is not here: {ELSEWHERE[flag]}")
+    if given:
+        print_message(f"{flag} is not needed: {NOT_NEEDED[flag]}")
+
+
+def torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of torch's own scripts: each says what there is here."""
+    for flag in (*NOT_NEEDED, *ELSEWHERE):
+        is_flag = flag not in WITH_VALUE
+        function = click.option(flag, is_flag=is_flag, hidden=True, expose_value=False, callback=_answer_torch_flag)(
+            function
+        )
+    return function
 
 
 name_argument = click.argument(
@@ -55,6 +96,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the an
 
 def trial_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every command that runs a repro's code."""
+    function = torch_options(function)
     for option in reversed(
         (
             click.option(
@@ -278,14 +320,40 @@ def show_command(name: str, with_program: bool, as_json: bool, **options: Any) -
 def run_command(name: str, level: str | None, trust: bool, as_json: bool, **options: Any) -> int:
     """Run a repro again: does it still fail here, in the same way?
 
+    A folder's repros run one after the other. Dynamo's record of a frame, FUNCTION_ERROR_LINE.rec, is traced again.
     Exit code 0: it fails as it was recorded. 1: it passes, or fails in another way. 2: it could not be run.
     """
+    from compileboard.collectors.repro.loading import list_repros
+
+    paths = list_repros(Path(name)) if os.path.isdir(name) else []
+    if len(paths) < 2:
+        return _run_one(str(paths[0]) if paths else name, level, options, trust=trust, as_json=as_json)
+    codes = []
+    for path in paths:
+        print_message(f"{path}:")
+        try:
+            codes.append(_run_one(str(path), level, dict(options), trust=trust, as_json=as_json))
+        except NotRunnable as error:
+            print_message(str(error))
+            codes.append(REFUSED)
+    print_message(f"{codes.count(DONE)} of {len(codes)} fail as they were recorded")
+    return max(codes)
+
+
+def _run_one(name: str, level: str | None, options: dict[str, Any], *, trust: bool, as_json: bool) -> int:
     from compileboard.collectors.repro.describing import describe_rerun
+    from compileboard.collectors.repro.loading import load_record
     from compileboard.collectors.repro.rerun import LIMITED, SAME
     from compileboard.collectors.repro.results import now_us
 
-    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
-    answer = work(loaded, "compileboard.collectors.repro.rerun:rerun", {"level": level}, **options)
+    started_us = now_us()
+    if name.endswith(".rec"):
+        read_destination(options)
+        loaded, task = load_record(Path(name)), "replay"
+        loaded.check_trust(is_trusted=trust)
+    else:
+        loaded, task = load_trusted(name, options, trust=trust), "rerun"
+    answer = work(loaded, f"compileboard.collectors.repro.rerun:{task}", {"level": level}, **options)
     save(loaded, "run", started_us, answer)
     print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else describe_rerun(loaded, answer))
     return {SAME: DONE, LIMITED: REFUSED}.get(answer["status"], FAILED)

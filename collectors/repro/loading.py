@@ -7,13 +7,14 @@ archive, an exported file), is marked: it runs only with `--trust`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, TypeVar
 
-from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, dump_manifest
+from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, ReproManifest, dump_manifest
 from compileboard.collectors.formats.repro_archive import BadArchive, is_archive, read_archive
 from compileboard.collectors.formats.repro_script import is_exported, read_script
 from compileboard.collectors.formats.torch_repro import NoTorchRepro, parse_torch_script
@@ -26,6 +27,8 @@ from compileboard.collectors.spool.own_repros import find_other_writer, is_own_r
 AnyPath = TypeVar("AnyPath", bound=PurePath)
 SCRIPT_NAMES = ("minifier_launcher.py", "repro.py", "fx_graph_runnable.py", "fx_graph_runnable.txt")
 MOST_SCRIPTS = 2_000  # looked at in a folder
+# Dynamo's record of a frame that it failed to trace: function, error and line, as torch names it.
+RECORD_NAME = re.compile(r".+_(?P<error>[A-Za-z0-9]+)_\d+\.rec")
 
 
 def load_repro(name: str, database: str, environment: Mapping[str, str]) -> Repro:
@@ -46,7 +49,7 @@ def load_path(path: Path) -> Repro:
         raise NotRunnable(f"there is no file {shown}; expected an id of the dashboard, a file or a folder")
     try:
         if path.is_dir():
-            path = _find_script(path)
+            path = _choose_script(_find_scripts(path), path)
         if not path.is_file():
             raise NotRunnable(f"{shown} is no plain file; expected an archive, a script or a folder of torch's")
         with path.open("rb") as file:
@@ -54,12 +57,47 @@ def load_path(path: Path) -> Repro:
             file.seek(0)
             if is_archive(head):
                 return _load_archive(path, file)
+            if path.suffix == ".rec":
+                raise NotRunnable(f"{shown} is dynamo's record of a frame and has no graph: only `repro run` takes it")
             body = file.read(4 * MOST_PROGRAM_CHARS + 1)
     except BadArchive as error:
         raise NotRunnable(f"{shown}: {error}") from None
     except OSError as error:
         raise NotRunnable(f"{shown} cannot be read: {error.strerror or error}") from None
     return _load_script(path, body)
+
+
+def load_record(path: Path) -> Repro:
+    """Return the record of a frame that dynamo failed to trace, which torch wrote into `error_recordings`.
+
+    Raises: NotRunnable.
+    """
+    named = RECORD_NAME.fullmatch(path.name)
+    if named is None or not path.is_file():
+        raise NotRunnable(f"{str(path)!a} is no record of dynamo's: expected a file FUNCTION_ERROR_LINE.rec")
+    manifest = ReproManifest(kind="compile", level="dynamo", error_type=named["error"])
+    path = path.absolute()  # a trial has a folder of its own
+    return Repro(manifest, "", name=str(path), path=str(path), distrust=find_other_writer(path))
+
+
+def list_repros(folder: Path) -> list[Path]:
+    """Return the repros of a folder: torch's launcher or smallest checkpoint, several of one name, or all there are.
+
+    Raises: NotRunnable if there is none.
+    """
+    scripts = _find_scripts(folder)
+    if chosen := _list_choices(scripts):
+        return sorted(path for path in chosen if path.name == chosen[0].name)
+    found = [path for path in sorted(folder.rglob("*")) if RECORD_NAME.fullmatch(path.name) or _is_repro(path)]
+    return found or [_choose_script(scripts, folder)]
+
+
+def _is_repro(path: Path) -> bool:
+    if not path.name.endswith((".py", ".gz", ".tgz", ".tar")):
+        return False
+    with suppress(NotRunnable):
+        return bool(load_path(path))
+    return False
 
 
 def _load_archive(path: Path, file: IO[bytes]) -> Repro:
@@ -119,18 +157,22 @@ def _find_store(path: Path, save_dir: str | None) -> str | None:
     return next((str(folder) for folder in candidates if (folder / "storages").is_dir()), None)
 
 
-def _find_script(folder: Path) -> Path:
-    """Return the script of a folder that torch left: its launcher, else its smallest checkpoint.
-
-    Raises: NotRunnable.
-    """
+def _find_scripts(folder: Path) -> list[Path]:
     scripts: list[Path] = []
     for root, folders, files in os.walk(folder, followlinks=False):
         folders.sort()
         scripts += [Path(root, name) for name in sorted(files) if name.endswith(".py") or name in SCRIPT_NAMES]
         if len(scripts) > MOST_SCRIPTS:
             break
-    return _choose_script(scripts, folder)
+    return scripts
+
+
+def _list_choices(scripts: Sequence[AnyPath]) -> list[AnyPath]:
+    """Return torch's launchers among scripts, else its checkpoints, the smallest first."""
+    checkpoints = [path for path in scripts if path.stem.isdigit() and path.parent.name == "checkpoints"]
+    named = (path for path in scripts if path.name in SCRIPT_NAMES)
+    by_name = sorted(named, key=lambda path: SCRIPT_NAMES.index(path.name))
+    return by_name or sorted(checkpoints, key=lambda path: int(path.stem))[:1]
 
 
 def _choose_script(scripts: Sequence[AnyPath], folder: Path) -> AnyPath:
@@ -138,17 +180,13 @@ def _choose_script(scripts: Sequence[AnyPath], folder: Path) -> AnyPath:
 
     Raises: NotRunnable if there is none, or several.
     """
-    checkpoints = [path for path in scripts if path.stem.isdigit() and path.parent.name == "checkpoints"]
-    named = sorted(
-        (path for path in scripts if path.name in SCRIPT_NAMES), key=lambda path: SCRIPT_NAMES.index(path.name)
-    )
-    chosen = named or sorted(checkpoints, key=lambda path: int(path.stem))
+    chosen = _list_choices(scripts)
     if not chosen:
         raise NotRunnable(
             f"{str(folder)!a} has no repro: expected {', '.join(SCRIPT_NAMES[:3])} or checkpoints/N.py in it"
         )
     same = [path for path in chosen if path.name == chosen[0].name]
-    if named and len(same) > 1:
+    if len(same) > 1:
         names = ", ".join(ascii(str(path)) for path in same[:3])
         ask = "name" if folder.is_dir() else "unpack it and name"
         raise NotRunnable(f"{str(folder)!a} has {len(same)} repros; {ask} one of them: {names}")

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from compileboard.collectors.repro import failure
@@ -28,6 +29,39 @@ def rerun(task: ReproTask) -> dict[str, Any]:
     outcome = task.trials.run(attempt, task.repro, level, kind, task.device, is_strict)
     answer = describe_outcome(task.repro, outcome, kind)
     return {**answer, "level": level, "torch_version": _torch_version()}
+
+
+def replay(task: ReproTask) -> dict[str, Any]:
+    """Trace the frame of dynamo's record again in a trial; in the driver."""
+    task.progress({"text": "tracing the frame"})
+    outcome = task.trials.run(trace_record, task.repro.path)
+    answer = describe_outcome(task.repro, outcome)
+    return {**answer, "level": "dynamo", "torch_version": _torch_version()}
+
+
+def trace_record(path: str) -> dict[str, Any]:
+    """Trace a frame again; in a trial. Return how it failed: by the type of the error alone, which the file names.
+
+    Raises: NotRunnable if the record cannot be read.
+    """
+    import torch._dynamo
+    from torch._dynamo.replay_record import ExecutionRecord
+
+    try:
+        with open(path, "rb") as file:
+            ExecutionRecord.load(file)
+    except Exception as error:  # it is a pickle: whatever it needs may be missing
+        raise NotRunnable(f"{path!a} cannot be read: {type(error).__name__}: {error}") from None
+    # Replay names its compile 42/999. Torch 2.13 takes that for a frame that was compiled so often, and gives it up.
+    for name in ("recompile_limit", "accumulated_recompile_limit", "cache_size_limit", "accumulated_cache_size_limit"):
+        if hasattr(torch._dynamo.config, name):
+            setattr(torch._dynamo.config, name, 1 << 30)
+    try:
+        torch._dynamo.replay(path)
+    except Exception as error:
+        error_type, _ = failure.unwrap_error(type(error).__name__, str(error))
+        return {"failure": vars(replace(raised(error_type, ""), message=str(error)))}
+    return {"failure": vars(Failure(failure.PASSED))}
 
 
 def attempt(repro: Repro, level: str, kind: str, device: str | None, is_strict: bool) -> dict[str, Any]:

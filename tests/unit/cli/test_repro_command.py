@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tarfile
 from contextlib import closing
 from pathlib import Path
@@ -274,3 +276,71 @@ def test_a_function_that_registers_must_be_named() -> None:
     assert "preload" not in describe_rerun(alone, answer)
     assert advise_preload(()) == "name its module or file with --preload"
     assert advise_preload(("a.py", "b.py")).startswith("a.py, b.py do not by being imported; name the function")
+
+
+@pytest.mark.torch
+def test_each_repro_of_a_folder_is_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    several = folder / "several"
+    several.mkdir()
+    for name in ("a.py", "b.py"):
+        shutil.copyfile(RECORDED, several / name)
+    (several / "c.py").write_text(RECORDED.read_text().replace("check_str=None)\n", "check_str='another')\n", 1))
+    (several / "note.py").write_text("no repro\n")
+    assert main(["repro", "run", "several", "--preload", f"{PLANTED}:dynamic_only", "--no-isolate"]) == 1
+    told = capsys.readouterr()
+    assert told.out.count("planted: padding of a dynamic size.") == 3 and "in another way" in told.out
+    assert "2 of 3 fail as they were recorded" in told.err and "--no-isolate is not needed: each trial" in told.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["minify", "repro.py", "--check-str", "x"], "--check-str is not here: a trial fails in the same way"),
+        (["analyze", "repro.py", "--save-dir", "x"], "--save-dir is not here: the inputs' values are read from"),
+        (["minify", "f_KeyError_3.rec"], "is dynamo's record of a frame and has no graph: only `repro run` takes it"),
+        (["run", "notes.rec"], "is no record of dynamo's: expected a file FUNCTION_ERROR_LINE.rec"),
+    ],
+)
+def test_what_is_torchs_alone_is_one_sentence(
+    folder: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "f_KeyError_3.rec").touch()
+    assert main(["repro", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+# As much of dill as a record needs: pickle, and code by marshal.
+DILL = """
+import copyreg, marshal, types
+from pickle import Pickler, Unpickler, dump, dumps, load, loads
+extend = lambda use_dill: None
+copyreg.pickle(types.CodeType, lambda code: (marshal.loads, (marshal.dumps(code),)))
+"""
+DYNAMO_FAILS = """
+from torch._dynamo.variables.tensor import TensorVariable
+whole = TensorVariable.call_method
+def fails(self, tx, name, args, kwargs):
+    if name == "relu":
+        raise KeyError("planted")
+    return whole(self, tx, name, args, kwargs)
+def plant():
+    TensorVariable.call_method = fails
+"""
+
+
+@pytest.mark.torch
+def test_a_frame_that_dynamo_could_not_trace_is_traced_again(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "lib").mkdir()
+    (folder / "lib" / "dill.py").write_text(DILL)
+    (folder / "planted_frame.py").write_text(DYNAMO_FAILS)
+    program = "import torch, planted_frame\nplanted_frame.plant()\n@torch.compile(backend='eager')\n"
+    (folder / "program.py").write_text(f"{program}def f(x):\n    return x.relu()\nf(torch.ones(3))\n")
+    monkeypatch.setenv("PYTHONPATH", f"{folder / 'lib'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    recording = {**os.environ, "TORCH_COMPILE_REPLAY_RECORD": "1"}
+    subprocess.run([sys.executable, "program.py"], env=recording, capture_output=True, check=False)
+    assert main(["repro", "run", "torch_compile_debug", "--preload", "planted_frame.py:plant"]) == 0
+    assert "Fails here as it was recorded: KeyError." in capsys.readouterr().out
+    assert main(["repro", "run", "torch_compile_debug"]) == 1
+    assert "Passes here." in capsys.readouterr().out
