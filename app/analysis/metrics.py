@@ -78,7 +78,7 @@ METRICS = (
     _of_result("eager_latency_ms", "Eager latency", "down_is_good", _HARNESS, "median, eager"),
     _of_result("compilation_latency_s", "Compile time", "down_is_good", _HARNESS, "with cold caches"),
     _of_result("warm_compilation_latency_s", "Warm compile time", "down_is_good", _HARNESS, "with warm caches"),
-    _of_result("compression_ratio", "Memory compression", "up_is_good", _HARNESS, "peak eager ÷ peak compiled", 3),
+    _of_result("compression_ratio", "Peak memory ratio", "up_is_good", _HARNESS, "peak eager ÷ peak compiled", 3),
     _of_result("dynamo_peak_mem_gb", "Peak memory", "down_is_good", _HARNESS, "compiled, GB of 10⁹ bytes"),
     _of_result("eager_peak_mem_gb", "Eager peak memory", "down_is_good", _HARNESS, "GB of 10⁹ bytes"),
     _of_result(
@@ -155,7 +155,7 @@ SUMMARY_METRICS = (
     Metric("abs_latency_ms", "Latency", "ms", "down_is_good", None, "value", _HARNESS, "mean of the models, compiled"),
     Metric(
         "compression_ratio",
-        "Memory compression",
+        "Peak memory ratio",
         "×",
         "up_is_good",
         3,

@@ -84,7 +84,7 @@ DRAWINGS = (
     _build_chart("graphs", "Graphs", None, ("unique_graphs", "graphs", "series-7")),
     _build_chart(
         "compression",
-        "Memory compression",
+        "Peak memory ratio",
         "peak eager ÷ peak compiled",
         ("compression_ratio", "compression", "series-1"),
     ),

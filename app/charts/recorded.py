@@ -97,16 +97,12 @@ def chart_compile_time(points: Sequence[RunPoint]) -> Chart:
 
 def chart_recompiles(points: Sequence[RunPoint]) -> Chart:
     """Chart each run's number of recompiles."""
-    return _chart_trend(
-        points, "recompiles-chart", "Recompiles", "per run", lambda point: point.count("recompile_count")
-    )
+    return _chart_trend(points, "recompiles-chart", "Recompiles", "per run", lambda point: point.recompile_count)
 
 
 def chart_graph_breaks(points: Sequence[RunPoint]) -> Chart:
     """Chart each run's number of graph breaks."""
-    return _chart_trend(
-        points, "graph-breaks-chart", "Graph breaks", "per run", lambda point: point.count("graph_break_count")
-    )
+    return _chart_trend(points, "graph-breaks-chart", "Graph breaks", "per run", lambda point: point.graph_break_count)
 
 
 def share_points(points: Sequence[RunPoint]) -> dict[str, list[Any]]:
@@ -121,9 +117,9 @@ def list_trend_rows(points: Sequence[RunPoint]) -> list[list[object]]:
             format_time(point.started_us),
             point.title or point.name,
             point.suite or "",
-            format_count(point.count("recompile_count")),
+            format_count(point.recompile_count),
             format_duration(point.compile_us),
-            format_count(point.count("graph_break_count")),
+            format_count(point.graph_break_count),
         ]
         for point in points[: -MOST_TABLE_ROWS - 1 : -1]
     ]

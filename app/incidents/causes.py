@@ -23,6 +23,7 @@ from compileboard.app.queries.dashboard.series_changes import SeriesChange
 from compileboard.app.queries.fleet.reasons import list_affected_runs
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import parse_id
+from compileboard.collectors.fixes.titles import name_stack_values
 
 MOST_CAUSES = 5
 MOST_OTHERS = 12
@@ -224,7 +225,7 @@ def _join_recompiles_of_breaks(causes: list[dict[str, Any]]) -> list[dict[str, A
         broken = breaks.get(cause["function"])
         if cause["kind"] == "recompile" and broken and (cause["source"] or "").find(_STACK) >= 0:
             text = cause["reason"].removeprefix("tensor ")
-            broken["checks"].append(_check(True, f"Explains the recompile after it: {text}"))
+            broken["checks"].append(_check(True, f"Explains the recompile after it: {name_stack_values(text)}"))
             broken["explains_recompiles"] = True
         else:
             own.append(cause)

@@ -32,6 +32,7 @@ from compileboard.app.queries.fields import gb_url
 from compileboard.app.screens.exports import choose_model
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.rejects import KINDS
+from compileboard.collectors.fixes.titles import name_stack_values
 
 TEMPLATE_NAMES = {
     "words": labels,
@@ -82,4 +83,5 @@ TEMPLATE_FILTERS: dict[str, Callable[..., Any]] = {
     "iso_time": format.format_iso_time,
     "plural": format.format_plural,
     "backend": describe_backend,
+    "stack_values": name_stack_values,
 }

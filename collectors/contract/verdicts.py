@@ -58,7 +58,7 @@ COMPARED = (
     ComparedMetric("warm_compilation_latency_s", "Warm compile time", "down_is_good"),
     ComparedMetric("cache_lookup_latency_us", "Cache lookup", "down_is_good"),
     ComparedMetric("dynamo_peak_mem_gb", "Peak memory", "down_is_good"),
-    ComparedMetric("compression_ratio", "Memory compression", "up_is_good"),
+    ComparedMetric("compression_ratio", "Peak memory ratio", "up_is_good"),
     ComparedMetric("eager_peak_mem_gb", "Eager peak memory", "down_is_good"),
     ComparedMetric("package_bytes", "Package size", "down_is_good"),
     ComparedMetric("export_latency_s", "Export time", "down_is_good"),

@@ -12,7 +12,7 @@ from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
 MOST_VALUES = 4
 _LONGEST_SOURCE = 60
-_LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
+_LEFT_BY_BREAK = re.compile(r"\b___stack(\d+)")
 _STATES = {
     "grad_mode": "Grad mode changes between calls",
     "autocast": "Autocast changes between calls",
@@ -43,6 +43,11 @@ def title_recompile(
     if category in ("int_value", "float_value", "string_value", "other_value", "module_attribute", "global_value"):
         return f"{names or 'A value'} changes{changes}"
     return f"{label} of {names} changes{changes}" if names else f"{label} changes{changes}"
+
+
+def name_stack_values(text: str) -> str:
+    """Replace dynamo's names of values that a graph break left on the stack: ___stack0 is value 0 on the stack."""
+    return _LEFT_BY_BREAK.sub(r"value \1 on the stack", text)
 
 
 def _describe_values(values: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
     (("recompiles", "recompile"),),
     (("fallbacks_to_eager", "fallback to eager"),),
     (("speedup", "speedup"), ("abs_latency_ms", "latency")),
-    (("dynamo_peak_mem_gb", "peak memory"), ("compression_ratio", "memory compression")),
+    (("dynamo_peak_mem_gb", "peak memory"), ("compression_ratio", "peak memory ratio")),
     (("compilation_latency_s", "compile time"), ("warm_compilation_latency_s", "warm compile time")),
     (("package_bytes", "package size"),),
     (("load_latency_s", "load time"), ("export_latency_s", "export time")),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compileboard.app.analysis.metrics import BY_NAME, PASSES, RUN_METRICS, SUMMARY_BY_NAME, Metric
+from compileboard.app.analysis.models.backends import describe_backend
 from compileboard.app.format import format_plural, format_times
 from compileboard.app.queries.dashboard.incidents import StoredIncident
 from compileboard.app.queries.dashboard.series_changes import SeriesChange
@@ -162,7 +163,13 @@ def describe_headline(change: SeriesChange) -> str:
 def describe_series(change: SeriesChange) -> str:
     """Return what the series was measured as; what is not recorded is left out."""
     parts = [] if change.subject == "suite" else [change.suite]
-    parts += [change.mode, change.dtype, change.hardware, change.backend, "dynamic" if change.dynamic else ""]
+    parts += [
+        change.mode,
+        change.dtype,
+        change.hardware,
+        describe_backend(change.backend or ""),
+        "dynamic" if change.dynamic else "",
+    ]
     parts += [
         f"batch {change.batch_size}" if change.batch_size else "",
         f"world size {change.world_size}" if change.world_size > 1 else "",

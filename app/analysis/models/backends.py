@@ -27,6 +27,13 @@ _WORDS = {
     "checkpoint": "activation checkpointing",
     "fsdp2": "FSDP2",
 }
+_NAMES = {
+    "iterations_per_run": "calls per repeat",
+    "iterations": "checked calls",
+    "memory_fraction": "memory fraction",
+    "amp_dtype": "AMP",
+    "ddp": "DDP",
+}
 
 
 @lru_cache(maxsize=4096)
@@ -41,6 +48,9 @@ def split_backend(label: str) -> tuple[str, ...]:
 
 def describe_part(part: str) -> str:
     """Return a part of a backend's label in words."""
+    name, equals, value = part.partition("=")
+    if equals and name in _VALUES:
+        return f"{_NAMES.get(name, name)} {value}"
     return _WORDS.get(part) or (part.replace("_", " ") if part in _FLAGS else part)
 
 

@@ -17,16 +17,18 @@ from compileboard.app.queries.page import recorded_us
 
 @dataclass(frozen=True)
 class DatabaseTotals:
-    """Sums over every run."""
+    """Sums over every run; null where no run was observed, as of files of results alone."""
 
     run_count: Annotated[fields.Count, "Runs."]
     running_count: Annotated[fields.Count, "Runs that are running."]
-    compile_count: Annotated[fields.Count, "Compiles."]
-    recompile_count: Annotated[fields.Count, "Recompiles."]
-    graph_break_count: Annotated[fields.Count, "Graph breaks."]
-    recompile_limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit."]
-    failure_count: Annotated[fields.Count, "Failed compiles."]
-    runtime_failure_count: Annotated[fields.Count, "Exceptions while compiled code ran, or that ended a program."]
+    compile_count: Annotated[fields.Count | None, "Compiles."]
+    recompile_count: Annotated[fields.Count | None, "Recompiles."]
+    graph_break_count: Annotated[fields.Count | None, "Graph breaks."]
+    recompile_limit_count: Annotated[fields.Count | None, "Compiles that reached the recompile limit."]
+    failure_count: Annotated[fields.Count | None, "Failed compiles."]
+    runtime_failure_count: Annotated[
+        fields.Count | None, "Exceptions while compiled code ran, or that ended a program."
+    ]
     failed_run_count: Annotated[fields.Count, "Runs with a failure of either kind, or a failed result."]
     compile_us: Annotated[fields.DurationUs | None, "Compile time."]
     recompile_us: Annotated[fields.DurationUs | None, "Time of recompiles."]
@@ -42,17 +44,12 @@ class RunPoint:
     suite: Annotated[str | None, "Suite."]
     state: Annotated[str, "Its state."]
     started_us: fields.StartTime
-    compile_count: Annotated[fields.Count, "Compiles."]
-    recompile_count: Annotated[fields.Count, "Recompiles."]
-    graph_break_count: Annotated[fields.Count, "Graph breaks."]
+    compile_count: Annotated[fields.Count | None, "Compiles."]
+    recompile_count: Annotated[fields.Count | None, "Recompiles."]
+    graph_break_count: Annotated[fields.Count | None, "Graph breaks."]
     compile_us: Annotated[fields.DurationUs | None, "Compile time."]
     has_failed: Annotated[bool, "Whether a compile, running code or a result of it failed."] = False
     is_observed: Annotated[bool, "Whether torch was seen; a file of results counts nothing but its own columns."] = True
-
-    def count(self, name: str) -> int | None:
-        """Return one of its counts, None where nobody counted."""
-        value: int = getattr(self, name)
-        return value if value or self.is_observed else None
 
 
 @dataclass(frozen=True)
@@ -323,7 +320,20 @@ def get_totals(
     scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "alive_since_us": alive_since_us}
     sql = _ALL_TOTALS if engine.dialect == "sqlite" and suite is None and name is None else totals_sql(scope)
-    return DatabaseTotals(**dict(engine.rows(sql, values)[0]))
+    sums = dict(engine.rows(sql, values)[0])
+    if sums["run_count"] and not sums["compile_count"] and not has_observed_runs(engine, suite, name):
+        sums = {key: value or (value if key in _COUNTED_ALWAYS else None) for key, value in sums.items()}
+    return DatabaseTotals(**sums)
+
+
+_COUNTED_ALWAYS = ("run_count", "running_count", "failed_run_count")  # also of a file of results
+
+
+def has_observed_runs(engine: Engine, suite: str | None = None, name: str | None = None) -> bool:
+    """Return whether torch was seen in a run of a suite and name; a file of results counts its own columns alone."""
+    scope = write_scope(suite, name)
+    sql = f"select 1 from runs as r where {scope} and r.torch_version is not null limit 1"  # noqa: S608  own text
+    return bool(engine.rows(sql, {"suite": suite, "name": name}))
 
 
 def list_trend(
@@ -343,7 +353,9 @@ def list_trend(
 
 def _to_point(row: Row) -> RunPoint:
     values = dict(row) | {name: bool(row[name]) for name in ("has_failed", "is_observed")}
-    values["compile_us"] = values["compile_us"] if values["is_observed"] else values["compile_us"] or None
+    if not values["is_observed"]:
+        counts = ("compile_count", "recompile_count", "graph_break_count", "compile_us")
+        values |= {name: values[name] or None for name in counts}
     return RunPoint(**values)
 
 

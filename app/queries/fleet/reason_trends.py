@@ -120,6 +120,6 @@ class KindSums:
             function_count=self.function_count or len(self.functions),
             count=sum(self.counts),
             guard_failure_count=self.guard_failure_count,
-            compile_us=self.compile_us,
+            compile_us=self.compile_us or None,
             trend=_per_run(self.counts, slots),
         )

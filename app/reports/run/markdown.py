@@ -173,7 +173,7 @@ def _write_matrix(matrix: SuiteMatrix) -> list[str]:
 
 def _sum_up(configuration: ConfigurationResults) -> list[str]:
     return table(
-        ("By the formula of", "Pass rate>", "Geomean speedup>", "Compile time>", "Memory compression>"),
+        ("By the formula of", "Pass rate>", "Geomean speedup>", "Compile time>", "Peak memory ratio>"),
         [
             [
                 summary.definition.label,

@@ -250,7 +250,7 @@ def _read_line(engine: Engine, change: SeriesChange, within: Mapping[str, Any]) 
         return make_model_line(change, list_model_rows(engine, selected, [change.model], columns))
     for definition in (HUD, SUMMARIZE_PERF):  # as detection does: the second where nobody checks accuracy
         summaries = list_summaries(engine, selected, definition.name)
-        line = make_suite_line(change, summaries, f"{change.suite}, {definition.label}")
+        line = make_suite_line(change, summaries, change.suite)
         if any(point.value is not None for point in line.points):
             return line
     return line

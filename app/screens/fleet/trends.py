@@ -233,8 +233,7 @@ def _measure(
         return []
     if not models:
         by = DEFINITIONS[definition].label
-        label = f"{selected.suite}, {by}"
-        drawings = [TrendDrawing(metric, [build_suite_line(metric, summaries, label)]) for metric in known]
+        drawings = [TrendDrawing(metric, [build_suite_line(metric, summaries, selected.suite)]) for metric in known]
         return _drop_empty(drawings, f"no run here has one by {by}", notes)
     columns = [name for metric in known for name in metric.columns]
     narrowed = replace(filters.sets.narrow(selected), since_us=summaries[-1].started_us)

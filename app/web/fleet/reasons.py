@@ -10,6 +10,7 @@ from compileboard.app.analysis.labels import describe_break_outcome
 from compileboard.app.charts.breaks_and_recompiles import chart_categories, chart_history, chart_kinds, make_spark
 from compileboard.app.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
+from compileboard.app.queries.fleet.overview import has_observed_runs
 from compileboard.app.queries.fleet.reasons import AnySubject, list_affected_runs
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.app.queries.fleet.runs import list_choices
@@ -77,6 +78,7 @@ def _build_list(subject: AnySubject) -> tuple[ReasonsScreen[Any, Any], dict[str,
         "rows": [(reason, make_spark(screen.trends.grid.line(reason.id))) for reason in screen.listed.rows],
         "given": given,
         "filtered": any(given.values()),
+        "is_observed": bool(screen.listed.rows) or has_observed_runs(engine),
         "more_given": any(given[key] for key in MORE_FILTERS),
         "choices": list_choices(engine),
     }

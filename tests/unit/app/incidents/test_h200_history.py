@@ -85,7 +85,10 @@ def test_the_cause_has_its_line_and_its_checks(history: sqlite3.Connection) -> N
     assert cause.source_line == "known = known[torch.rand(len(known), device=known.device) < self.share]"
     assert [(check.passed, check.text) for check in cause.checks] == [
         (True, "First seen in c7ed8b7, the run where speedup changed"),
-        (True, "Explains the recompile after it: '___stack0' size mismatch at index 0. expected 24, actual 33"),
+        (
+            True,
+            "Explains the recompile after it: 'value 0 on the stack' size mismatch at index 0. expected 24, actual 33",
+        ),
         (True, "GPU, driver, torch and triton unchanged"),
         (True, "Can explain all 9 changed metrics"),
     ]

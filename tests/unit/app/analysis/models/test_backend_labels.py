@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from compileboard.app.analysis.models.backends import describe_part, split_backend
+from compileboard.app.analysis.models.backends import describe_backend, describe_part, split_backend
 from compileboard.collectors.bench.plan.settings import DDP_MODES, SETTINGS, BenchSettings
 
 _VALUES = {
@@ -33,6 +33,7 @@ def test_every_part_of_a_label_is_split_off(name: str) -> None:
 @pytest.mark.parametrize("mode", DDP_MODES)
 def test_a_label_as_recorded_reads_as_words(mode: str) -> None:
     label = f"inductor_with_cudagraphs_compiled_autograd_quick_TORCHINDUCTOR_COMPILE_THREADS=4_ddp={mode}"
-    words = ["inductor", "CUDA graphs", "compiled autograd", "quick", "TORCHINDUCTOR_COMPILE_THREADS=4", f"ddp={mode}"]
+    words = ["inductor", "CUDA graphs", "compiled autograd", "quick", "TORCHINDUCTOR_COMPILE_THREADS=4", f"DDP {mode}"]
     assert list(map(describe_part, split_backend(label))) == words
+    assert describe_backend("eager_threads=1_iterations_per_run=10") == "eager · threads 1 · calls per repeat 10"
     assert split_backend("aot_eager") == ("aot_eager",) and split_backend("") == ()

@@ -68,8 +68,8 @@ def test_a_filter_by_status_leaves_the_models_with_all_their_experiments(client:
 def test_filters_narrow_to_one_configurations_numbers_and_a_view_is_asked_for(client: FlaskClient) -> None:
     assert 'id="configuration-1"' in client.get("/models?backend=aot_inductor").text
     chosen = client.get("/models?backend=aot_eager_quick_ddp%3Dddp_optimizer").text
-    assert "selected>aot_eager · quick · ddp=ddp_optimizer</option>" in chosen
-    assert "</span> aot_eager · quick · ddp=ddp_optimizer" in chosen  # the chip
+    assert "selected>aot_eager · quick · DDP ddp_optimizer</option>" in chosen
+    assert "</span> aot_eager · quick · DDP ddp_optimizer" in chosen  # the chip
     ranks = client.get("/models?world_size=3&backend=aot_eager_quick_ddp=ddp_optimizer").text
     assert 'id="configuration-1"' in ranks and 'id="configuration-2"' not in ranks
     assert set(read_cells(client.get("/models?experiment=export&view=matrix").text)) == {
@@ -133,7 +133,7 @@ def test_a_model_that_was_measured_otherwise_names_the_setting(client: FlaskClie
         event = measure(backend=f"inductor_quick_ddp={mode}")
         add_results(store, f"R{number}", event, started_us=MLP.time_us + number * 10**9)
     page = client.get("/compare?base=R0&new=R1").text
-    sentence = "No model was measured alike on both sides: mlp ddp=ddp_optimizer → ddp=no_optimization"
+    sentence = "No model was measured alike on both sides: mlp DDP ddp_optimizer → DDP no_optimization"
     assert sentence in page and "environment unchanged" not in page and "No change beyond noise" not in page
 
 

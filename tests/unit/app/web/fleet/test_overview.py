@@ -21,8 +21,9 @@ from compileboard.app.queries.fleet import overview
 from compileboard.app.queries.fleet.runs import STATES
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.causes import load_causes
-from tests.unit.app.benched import ACCURACY, DAY_US, RUNS, add_results, measure
-from tests.unit.app.engines.published import OpenEngine
+from compileboard.collectors.store.connection import checkpoint
+from tests.unit.app.benched import ACCURACY, DAY_US, MLP, RUNS, add_results, measure
+from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run, insert
 
 HOUR_US = 3_600_000_000
@@ -45,6 +46,24 @@ def add_break(store: sqlite3.Connection, reason: str, in_runs: list[tuple[str, s
 def _figures(text: str) -> dict[str, Any]:
     matches = re.findall(r'<script type="application/json" id="([^"]+)-data"[^>]*>(.*?)</script>', text, re.DOTALL)
     return {name: json.loads(body) for name, body in matches}
+
+
+@on_both_engines
+def test_what_files_of_results_do_not_count_is_not_recorded(client: FlaskClient, store: sqlite3.Connection) -> None:
+    add_results(store, "R1", MLP)
+    store.execute("update runs set source = 'import', torch_version = null")
+    checkpoint(store)
+    answer = client.get("/api/v1/overview").get_json()["data"]
+    assert answer["totals"]["run_count"] == 1
+    counted = ("compile_count", "recompile_count", "graph_break_count", "failure_count", "compile_us", "recompile_us")
+    assert {name: answer["totals"][name] for name in counted} == dict.fromkeys(counted)
+    assert answer["trend"][0]["compile_count"] is answer["trend"][0]["compile_us"] is None
+    facts = _facts(client.get("/").text)
+    for label in ("Compiles", "Recompiles", "Graph breaks", "Compile time", "Spent on recompiles", "Failures"):
+        assert "not recorded" in facts[label], label
+    for page, words in (("/recompiles", "no function was recompiled"), ("/graph_breaks", "every frame compiled whole")):
+        text = client.get(page).text
+        assert "not recorded" in text and words not in text
 
 
 def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
