@@ -105,7 +105,9 @@ with recursive stack (id, parent_id, file, line, name, code, depth) as (
 )
 select file, line, name, code
 from stack
-where file not like 'torch/%' and file not like '<%'
+where file not like 'torch/%'
+  and file not like '<%'
+  and file not in ('contextlib.py', 'functools.py')
 order by depth
 limit 1
 """
@@ -148,7 +150,7 @@ class Caller(NamedTuple):
 
 
 def find_caller(connection: sqlite3.Connection, stack_id: int) -> Caller | None:
-    """Return the innermost frame of a stack that is neither torch's nor generated; None where all are."""
+    """Return the innermost frame of a stack that is not torch's, a decorator's or generated."""
     row = connection.execute(CALLER_SQL, {"node": stack_id, "deepest": _DEEPEST}).fetchone()
     return None if row is None else Caller(row["file"], row["line"], row["name"], row["code"])
 

@@ -82,6 +82,9 @@ class Phases:
         return {phase: self.get(phase) for phase in PHASES}
 
 
+_MODULE_WRAPPER = "torch/_dynamo/external_utils.py"  # its `inner` calls a user's module
+
+
 @dataclass(frozen=True)
 class CompileRow:
     """One compile of a function."""
@@ -108,7 +111,7 @@ class CompileRow:
     recompile_category: fields.RecompileCategory
     process: fields.ProcessName
     phases: Phases = field(metadata=PRIVATE)
-    caller: Caller | None = field(metadata=PRIVATE)  # of a wrapper of torch's own around a user's module
+    caller: Caller | None = field(metadata=PRIVATE)  # of a library's function
 
     @property
     @published
@@ -117,15 +120,23 @@ class CompileRow:
         return self.phases.times
 
     @property
+    @published
+    def called_at(
+        self,
+    ) -> Annotated[str | None, "Of a library's function: the line of the user's code that called it."]:
+        """Return the user's own line where the compile is in a library's wrapper."""
+        return label_line(self.caller.file, self.caller.line) if self.caller else None
+
+    @property
     def code(self) -> str:
         """Return its function, and after which break it goes on."""
-        return label_function(self.caller.label if self.caller else self.function, self.resumed_at)
+        is_module = self.caller is not None and self.file == _MODULE_WRAPPER
+        return label_function(self.caller.label if is_module and self.caller else self.function, self.resumed_at)
 
     @property
     def location(self) -> str:
-        """Return its file and line."""
-        own = (self.file, self.line)
-        return label_line(*((self.caller.file, self.caller.line) if self.caller else own))
+        """Return its file and line, or the user's own line that called a library's function."""
+        return self.called_at or label_line(self.file, self.line)
 
     @property
     def role(self) -> str:
@@ -178,7 +189,7 @@ _COLUMNS = """
   coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at, c.outcome, c.started_us,
   c.duration_us, nullif(c.total_us, 0) as total_us, c.attempt_count, c.graph_break_count,
   c.recompiled_from, c.recompile_category,
-  case when f.file = 'torch/_dynamo/external_utils.py' then c.stack_id end as wrapped_stack_id
+  case when f.file glob 'torch/*' or f.file in ('contextlib.py', 'functools.py') then c.stack_id end as wrapped_stack_id
 """
 _SOURCE = """
 from compiles as c

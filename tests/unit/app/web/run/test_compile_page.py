@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.web.run.compiles import write_value
 from tests.unit.app.recorded import MARKUP, RUN, record_run
+from tests.unit.pipeline.loading import DDP, load
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +84,15 @@ def test_compile_page_answers_404_for_an_unknown_compile(client: FlaskClient, ke
 )
 def test_write_value_uses_the_fields_unit(name: str, value: object, shown: str) -> None:
     assert write_value(name, value) == shown
+
+
+def test_a_compile_in_a_librarys_wrapper_names_the_users_own_call(database: Path, client: FlaskClient) -> None:
+    run_id = load(database, DDP).run_id
+    rows = client.get(f"/api/v1/runs/{run_id}/compiles").get_json()["data"]
+    wrapped = [row for row in rows if row["file"] == "contextlib.py"]
+    assert wrapped and {row["called_at"] for row in wrapped} == {"train_ddp.py:17"}
+    assert {row["called_at"] for row in rows if row["file"] == "train_ddp.py"} == {None}
+    page = client.get(f"/runs/{run_id}?tab=compiles").text
+    assert page.count('called at <span class="mono">train_ddp.py:17</span>') == sum(
+        1 for row in rows if row["called_at"]
+    )
