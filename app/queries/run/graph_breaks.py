@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, bind_page, make_page
-from compileboard.app.queries.run.trace_files import list_stack, load_body
+from compileboard.app.queries.run.trace_files import get_event, list_stack, load_body
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.fingerprints import parse_id
 from compileboard.collectors.store.process_names import name_rows
@@ -110,7 +110,7 @@ order by r.compile_us desc, r.distinct_id desc
 limit :limit
 """
 OUTCOMES_SQL = """
-select b.distinct_id, b.outcome, count(*) as break_count
+select b.distinct_id, b.outcome, count(*) as break_count, max(b.time_us) as time_us, b.process_id, b.sequence, b.line
 from graph_breaks as b
 where b.run_id = :run_id
 group by b.distinct_id, b.outcome
@@ -138,13 +138,17 @@ def _find_torch_line(text: str, stack: Sequence[dict[str, Any]]) -> dict[str, An
     return {"torch_file": file, "torch_line": line}
 
 
+def _choose_words(values: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """Return the words of a break itself: its distinct break has those of its first time, in whatever run."""
+    hints = tuple(body["hints"]) if isinstance(body.get("hints"), list) else _hints(values["hints"])
+    words = {name: body.get(name) or values[name] for name in ("reason", "explanation", "source_line")}
+    return words | {"hints": hints}
+
+
 def _to_break(row: dict[str, Any]) -> GraphBreakRow:
     values = fields.name_ids(row, "distinct_id")
     body = load_body(values.pop("body"))
-    values["hints"] = tuple(body["hints"]) if isinstance(body.get("hints"), list) else _hints(values["hints"])
-    # The distinct break has the words of its first time; a value in them may differ this time.
-    for name in ("reason", "explanation", "source_line"):
-        values[name] = body.get(name) or values[name]
+    values |= _choose_words(values, body)
     text, stack = body.get("text") or "", tuple(list_stack(body))
     return GraphBreakRow(
         **values,
@@ -188,16 +192,18 @@ def list_distinct_breaks(
     values = bind_page(run_id, cursor, limit, (2**62, 2**62))
     records = connection.execute(DISTINCT_SQL, values).fetchall()
     outcomes: dict[int, dict[str, int]] = {}
+    newest: dict[int, sqlite3.Row] = {}  # of the run itself
     if records:
         for row in connection.execute(OUTCOMES_SQL, {"run_id": run_id}):
             outcomes.setdefault(row["distinct_id"], {})[row["outcome"]] = row["break_count"]
-    rows = [
-        RunDistinctBreak(
-            **(fields.name_ids(row, "distinct_id") | {"hints": _hints(row["hints"])}),
-            outcomes=outcomes.get(row["distinct_id"], {}),
-        )
-        for row in records
-    ]
+            if row["time_us"] >= newest.get(row["distinct_id"], row)["time_us"]:
+                newest[row["distinct_id"]] = row
+    rows = []
+    for record in records:
+        values, own = fields.name_ids(record, "distinct_id"), newest.get(record["distinct_id"])
+        values |= _choose_words(values, get_event(connection, own["process_id"], own["sequence"]) if own else {})
+        values["line"] = own["line"] if own else values["line"]
+        rows.append(RunDistinctBreak(**values, outcomes=outcomes.get(record["distinct_id"], {})))
     return make_page(rows, limit, lambda row: (row.compile_us or 0, parse_id(row.distinct_id)))
 
 

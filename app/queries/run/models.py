@@ -131,8 +131,8 @@ join processes as p on p.run_id = :run_id and p.task = wanted.value
 """
 TASK_BREAKS_SQL = f"""
 select
-  d.id as distinct_id, d.gb_id, coalesce(d.gb_type, d.reason) as kind, f.name as function, f.file, d.line,
-  d.source_line, count(*) as break_count,
+  d.id as distinct_id, d.gb_id, coalesce(d.gb_type, d.reason) as kind, f.name as function, f.file,
+  max(g.line) as line, d.source_line, count(*) as break_count,
   json_group_array(distinct p.task) as tasks
 {_TASKS}
 join graph_breaks as g on g.process_id = p.id

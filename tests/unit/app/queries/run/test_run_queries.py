@@ -7,6 +7,8 @@ import pytest
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
 from compileboard.app.queries.run import run as run_detail
+from compileboard.collectors.contract.events import GraphBroke
+from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.recorded import MARKUP, PROCESS, RUN, START_US, record_run
 
 BIG_TABLES = ("compiles", "compilations", "graph_breaks", "recompiles", "guard_failures", "events", "cache_lookups")
@@ -95,6 +97,16 @@ def test_graph_breaks_one_by_one_and_distinct_agree(reader: sqlite3.Connection) 
     distinct = graph_breaks.list_distinct_breaks(reader, RUN).rows[0]
     assert (distinct.break_count, distinct.outcomes, distinct.compile_us) == (1, {"resumed": 1}, 300_000)
     assert graph_breaks.list_graph_breaks(reader, RUN, distinct_id="0" * 16).rows == ()
+
+
+def test_words_of_another_run_change_no_runs_breaks(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    words = {"reason": "forged", "explanation": "forged", "hints": ["forged"], "source_line": "forged", "line": 66}
+    forged = GraphBroke("other", 1, 9, fingerprint="b1", **words)
+    before = graph_breaks.list_distinct_breaks(reader, RUN).rows
+    Ingestor(store).ingest("other", [forged])
+    assert graph_breaks.list_distinct_breaks(reader, RUN).rows == before
+    store.execute("update distinct_breaks set reason = 'forged', hints = '[]', line = 66")  # as if it had come first
+    assert graph_breaks.list_distinct_breaks(reader, RUN).rows == before
 
 
 def test_recompiles_have_the_guards_of_every_cache_entry(reader: sqlite3.Connection) -> None:
