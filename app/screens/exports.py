@@ -94,6 +94,8 @@ class ExportedResult:
     state: Annotated[str, "The same in words."]
     kind: Annotated[str, "How it is coloured: `good`, `bad`, `warn` or `quiet`."]
     speedup: Annotated[float | None, "Median eager latency ÷ median latency of what was made."]
+    speedup_low: Annotated[float | None, "Lower end of its 95% interval."]
+    speedup_high: Annotated[float | None, "Upper end of its 95% interval."]
     export_latency_s: Annotated[float | None, "Time of torch.export alone. Seconds."]
     compilation_latency_s: Annotated[float | None, "Time until what was made can be called. Seconds."]
     load_latency_s: Annotated[float | None, "Load time. Seconds."]
@@ -189,7 +191,10 @@ def _make_export(open_run: OpenRun, result: ExperimentResult, configuration: str
     facts = _read_facts(open_run, result)
     export = _mapping(facts.get("export"))
     state = describe_result(result) if result.status != "skipped" else describe_status(result)
-    numbers = ("speedup", "export_latency_s", "compilation_latency_s", "load_latency_s", "second_process_latency_s")
+    numbers = (
+        *("speedup", "speedup_low", "speedup_high", "export_latency_s", "compilation_latency_s", "load_latency_s"),
+        *("second_process_latency_s", "package_bytes", "output_error"),
+    )
     failed = result.status == "failed"
     return ExportedResult(
         id=result.id,
@@ -200,7 +205,7 @@ def _make_export(open_run: OpenRun, result: ExperimentResult, configuration: str
         status=result.status,
         state=state.word,
         kind=state.kind,
-        **{name: getattr(result, name) for name in (*numbers, "package_bytes", "output_error")},
+        **{name: getattr(result, name) for name in numbers},
         node_count=_count(export.get("node_count")),
         failure=_make_failure(export, result.message) if failed else None,
         draft=_make_draft(export["draft"]) if isinstance(export.get("draft"), dict) else None,

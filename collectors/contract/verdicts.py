@@ -329,7 +329,7 @@ def decide(metric: M, base: Measurement, new: Measurement, threshold: float | No
     if any(count is not None and count < FEWEST_SAMPLES for count in counts):
         reason = f"{describe_counts(counts)}; a verdict takes {FEWEST_SAMPLES} each"
         return replace(plain, word="single", reason=reason)
-    return replace(plain, word=direct(metric, before, after), reason=reason)
+    return _by_one_side(replace(plain, word=direct(metric, before, after), reason=reason), base, new)
 
 
 def decide_overall(
@@ -489,6 +489,19 @@ def _by_samples(plain: Verdict[M], base: Sequence[float], new: Sequence[float], 
     reason = f"{len(base)} and {len(new)} samples, {ranges}{'' if is_apart else ', not clearly apart'}"
     word = direct(plain.metric, plain.base, plain.new) if is_changed else "noise"
     return replace(plain, word=word, method="samples", reason=reason)
+
+
+def _by_one_side(plain: Verdict[M], base: Measurement, new: Measurement) -> Verdict[M]:
+    """Hold a bare number against the interval of the other side or, as `_by_samples`, against its samples."""
+    own, bare = (base, new.value) if base.interval or base.samples else (new, base.value)
+    samples = own.samples or (own.value,)
+    low, high = own.interval or (min(samples), max(samples))
+    margin = 0.0 if own.interval else high - low
+    spread = max(high / own.value - 1, 1 - low / own.value) or None
+    if not low - margin <= bare <= high + margin:
+        return replace(plain, spread_ratio=spread)
+    reason = f"{bare:.3g} is not clearly apart from {low:.3g} to {high:.3g}"
+    return replace(plain, word="noise", spread_ratio=spread, reason=reason)
 
 
 def _weigh(plain: Verdict[M], differs: bool, threshold: float) -> str:

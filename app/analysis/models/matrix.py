@@ -200,13 +200,21 @@ def _build_matrix(
 
 def _make_cell(result: ExperimentResult) -> Cell:
     numbers = [
-        label + format_short(BY_NAME[name], value)
+        label + format_short(BY_NAME[name], value) + (_describe_noise(result) if name == "speedup" else "")
         for name, label in _SHOWN.items()
         if (value := getattr(result, name)) is not None
     ]
     if result.batch_size and result.experiment == "batch_size":
         numbers.append(f"batch {result.batch_size}")
     return Cell(result, describe_result(result), " · ".join(numbers[:_MOST_NUMBERS]))
+
+
+def _describe_noise(result: ExperimentResult) -> str:
+    low, high = result.speedup_low, result.speedup_high
+    if low is None or high is None:
+        return ", no interval"
+    bounds = [format_short(BY_NAME["speedup"], value).removesuffix("×") for value in (low, high)]
+    return f" ({'–'.join(bounds)})"
 
 
 def describe_result(result: ExperimentResult) -> Word:

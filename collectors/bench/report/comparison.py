@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compileboard.collectors.bench.report.progress import REASONS
-from compileboard.collectors.bench.report.summary import HIGH, LOW, list_wrong, read_side
+from compileboard.collectors.bench.report.progress import HIGH, LOW, REASONS, read_side
+from compileboard.collectors.bench.report.summary import list_wrong
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.verdicts import (
     CHANGED,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Collection, Mapping
 
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import PlannedTask
 from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.contract.result_columns import STORE_NAMES
+from compileboard.collectors.contract.verdicts import COMPARED, ComparedMetric, SideValues, Verdict, judge_sides
+from compileboard.collectors.terminal.progress_line import count_text
 
 REASONS = {
     "OOM": "out of memory",
@@ -27,6 +31,7 @@ REASONS = {
 BESIDE = {"scaling_efficiency": "scaling efficiency {:.3f}", "second_process_latency": "second process {:.2f} s"}
 NOISY = 0.10  # a spread of the repeats that is worth a word
 MOST_CHARACTERS = 160
+LOW, HIGH = "speedup_low", "speedup_high"
 
 
 class Progress:
@@ -89,13 +94,12 @@ def describe(result: BenchMeasured) -> str:
         return f"{words} ({first_line(result.message)})" if result.message else words
     values = result.values
     beside = "".join(f", {words.format(values[name])}" for name, words in BESIDE.items() if name in values)
-    if result.accuracy:
-        return (f"{result.accuracy}, {values['speedup']:.3f}x" if "speedup" in values else result.accuracy) + beside
     if "speedup" not in values:
-        return ", ".join(f"{name} {value:g}" for name, value in list(values.items())[:4])
-    text = f"{values['speedup']:.3f}x"
+        return result.accuracy + beside if result.accuracy else _list_numbers(values)
+    text = f"{result.accuracy}, " if result.accuracy else ""
+    text += f"{values['speedup']:.3f}x"
     if "speedup_low" not in values:
-        text += f", {len(result.repeats.get('eager', []))} repeats: too few to tell an interval"
+        text += f", {count_text(len(result.repeats.get('eager', [])), 'repeat')}: too few to tell an interval"
     else:
         text += f" [{values['speedup_low']:.3f}, {values['speedup_high']:.3f}]"
         if values["speedup_low"] <= 1.0 <= values["speedup_high"]:
@@ -105,7 +109,29 @@ def describe(result: BenchMeasured) -> str:
         text += f", noisy: repeats spread by {noise:.0%}"
     if "baseline" in values:
         text += f", {values['baseline']:.3f}x in the baseline [{values['speedup_vs_baseline']:.3f}x]"
+        text += f": {judge_against_baseline(result).text}"
     return text + beside
+
+
+def judge_against_baseline(result: BenchMeasured, wrong: Collection[tuple[str, str]] = ()) -> Verdict[ComparedMetric]:
+    """Judge a speedup against that of --baseline, a file that keeps neither repeats nor intervals."""
+    speedup = next(metric for metric in COMPARED if metric.name == "speedup")
+    baseline = SideValues({"speedup": result.values["baseline"]})
+    return judge_sides([speedup], baseline, read_side(result, wrong))["speedup"]
+
+
+def read_side(result: BenchMeasured, wrong: Collection[tuple[str, str]] = ()) -> SideValues:
+    """Return a result's numbers by the names that are compared; upstream names some otherwise.
+
+    `wrong` are suite and model of wrong answers.
+    """
+    values = {STORE_NAMES.get(name, name): value for name, value in result.values.items()}
+    interval = (values[LOW], values[HIGH]) if LOW in values and HIGH in values else None
+    return SideValues(values, interval, result.repeats, (result.suite, result.model) in wrong)
+
+
+def _list_numbers(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in list(values.items())[:4])
 
 
 def plain(text: str) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
-from compileboard.collectors.bench.report.progress import REASONS, plain
+from compileboard.collectors.bench.report.progress import HIGH, LOW, REASONS, judge_against_baseline, plain
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.contract.result_columns import STORE_NAMES
-from compileboard.collectors.contract.verdicts import COMPARED, SideValues, is_wrong_answer, judge_sides
+from compileboard.collectors.contract.verdicts import is_wrong_answer
 from compileboard.collectors.formats.upstream_status import SPEEDUPS
 from compileboard.collectors.store.rollups.summaries import HUD_PASSING, geomean
 from compileboard.collectors.terminal.progress_line import count_text
-
-LOW, HIGH = "speedup_low", "speedup_high"
 
 
 def summarize(results: Sequence[BenchMeasured]) -> str:
@@ -57,46 +54,28 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
     return _columns(rows)
 
 
-def _unclear(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
+def _unclear(results: Sequence[BenchMeasured], experiment: str = "performance") -> list[tuple[str, str]]:
     """Name the speedups that tell nothing: their interval spans 1, or there is none."""
-    timed = [result for result in results if result.experiment == "performance" and result.values.get("speedup")]
-    spans = [
-        measurement.model
-        for measurement in timed
-        if measurement.values.get("speedup_low", 2) <= 1 <= measurement.values.get("speedup_high", 0)
-    ]
-    bare = [measurement.model for measurement in timed if "speedup_low" not in measurement.values]
+    timed = [result for result in results if result.experiment == experiment and result.values.get("speedup")]
+    spans = [result.model for result in timed if result.values.get(LOW, 2) <= 1 <= result.values.get(HIGH, 0)]
+    bare = [result.model for result in timed if LOW not in result.values]
     rows = [("no clear difference", plain(", ".join(spans)))] if spans else []
     return [*rows, ("too few repeats", plain(", ".join(bare)))] if bare else rows
 
 
 def _against_baseline(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
-    """Judge the speedups against those of --baseline, a file that keeps neither repeats nor intervals."""
-    speedup = next(metric for metric in COMPARED if metric.name == "speedup")
     wrong = list_wrong(results)
     verdicts = {
-        result.model: judge_sides(
-            [speedup], SideValues({"speedup": result.values["baseline"]}), read_side(result, wrong)
-        )
+        result.model: judge_against_baseline(result, wrong)
         for result in results
         if result.experiment == "performance" and {"speedup", "baseline"} <= result.values.keys()
     }
     rows = [
-        (f"{word} than the baseline", ", ".join(f"{model} ({verdicts['speedup'].basis})" for model, verdicts in named))
+        (f"{word} than the baseline", ", ".join(f"{model} ({verdict.basis})" for model, verdict in named))
         for word in ("worse", "better")
-        if (named := [item for item in verdicts.items() if item[1]["speedup"].word == word])
+        if (named := [item for item in verdicts.items() if item[1].word == word])
     ]
     return rows or ([("against the baseline", f"none of {len(verdicts)} worse or better")] if verdicts else [])
-
-
-def read_side(result: BenchMeasured, wrong: Collection[tuple[str, str]] = ()) -> SideValues:
-    """Return a result's numbers by the names that are compared; upstream names some otherwise.
-
-    `wrong` are suite and model of wrong answers.
-    """
-    values = {STORE_NAMES.get(name, name): value for name, value in result.values.items()}
-    interval = (values[LOW], values[HIGH]) if LOW in values and HIGH in values else None
-    return SideValues(values, interval, result.repeats, (result.suite, result.model) in wrong)
 
 
 def list_wrong(results: Sequence[BenchMeasured]) -> set[tuple[str, str]]:
@@ -149,8 +128,8 @@ def _others(results: Sequence[BenchMeasured]) -> list[str]:
         if timed and experiment != "performance":
             mean = geomean([values["speedup"] for values in timed]) or 0
             rows.append((f"{experiment} speedup", f"gmean={mean:.2f}x of {count_text(len(timed), 'model')}"))
-        if experiment == "nothing":
-            rows += _noise_floor(timed)
+            unclear = _noise_floor(timed) if experiment == "nothing" else _unclear(results, experiment)
+            rows += [(f"{experiment} {words}", text) for words, text in unclear]
     for experiment, columns in OTHERS.items():
         for name, words in columns.items():
             values = [

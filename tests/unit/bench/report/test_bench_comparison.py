@@ -67,7 +67,7 @@ def test_a_speedup_that_moved_with_eager_mode_is_neither() -> None:
 
 def test_a_baseline_file_is_judged_by_the_threshold() -> None:
     models = [timed(1.0, model="A", baseline=1.5), timed(1.0, model="B", baseline=1.02)]
-    assert "worse than the baseline  A (threshold, repeats not kept)" in summarize(models)
+    assert "worse than the baseline  A (threshold, repeats not kept, ±5.0%)" in summarize(models)
     assert "against the baseline  none of 1 worse or better" in summarize(models[1:])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from compileboard.collectors.bench.report.break_summary import BenchBreak, format_breaks
@@ -55,8 +56,22 @@ def test_the_noise_floor_is_how_far_eager_is_from_itself() -> None:
             for low, high in bounds
         ]
     )
-    assert "nothing speedup  gmean=1.00x of 3 models" in text
-    assert "noise floor      ±6.0%, median of 3; 2 of 3 intervals hold 1" in text
+    assert "nothing speedup      gmean=1.00x of 3 models" in text
+    assert "nothing noise floor  ±6.0%, median of 3; 2 of 3 intervals hold 1" in text
+
+
+def test_a_speedup_of_any_experiment_has_its_noise() -> None:
+    exported = result("A", "onnx", accuracy="pass", values={"speedup": 237.0})
+    assert describe(exported) == "pass, 237.000x, 0 repeats: too few to tell an interval"
+    assert "onnx speedup          gmean=237.00x of 1 model\nonnx too few repeats  A" in summarize([exported])
+
+
+def test_a_baseline_beside_noisy_repeats_is_neither_better_nor_worse() -> None:
+    noisy = {"eager": [1.0, 4.0, 9.0], "compiled": [1.0, 1.0, 1.0]}
+    measured = result("A", "performance", repeats=noisy)
+    measured = replace(measured, values={"speedup": 4.0, "baseline": 2.5, "speedup_vs_baseline": 1.6})
+    assert describe(measured).partition("[1.600x]: ")[2].startswith("no clear difference (")
+    assert "against the baseline  none of 1 worse or better" in summarize([measured])
 
 
 def test_each_experiment_with_verdicts_has_its_pass_rate() -> None:

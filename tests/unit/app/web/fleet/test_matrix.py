@@ -33,13 +33,13 @@ def read_cells(page: str) -> dict[tuple[str, str], str]:
 def test_each_experiment_of_each_configuration_is_a_column_with_its_state(client: FlaskClient, address: str) -> None:
     cells = read_cells(client.get(address).text)
     assert {model for model, _column in cells} == set(MODELS)
-    assert cells["mlp", "inference · AMD EPYC 9654 · inductor, Performance"] == "faster 1.25×"
+    assert cells["mlp", "inference · AMD EPYC 9654 · inductor, Performance"] == "faster 1.25× (1.21–1.29)"
     assert cells["mlp", "inference · AMD EPYC 9654 · inductor, Accuracy"] == "pass"
     assert cells["mlp", "inference · AMD EPYC 9654 · inductor, Caching precompile"] == "measured second process 5.1 s"
-    assert cells["mlp", "inference · AMD EPYC 9654, AOTInductor package"] == "pass 1.31× · 3.21 MB"
+    assert cells["mlp", "inference · AMD EPYC 9654, AOTInductor package"] == "pass 1.31× (1.28–1.34) · 3.21 MB"
     assert cells["branchy", "inference · AMD EPYC 9654, Export, non-strict"] == "failed: does not run"
     ranks = "training · Intel(R) Xeon(R) Processor · aot_eager · quick · FSDP2 · 2 ranks"
-    assert cells["mlp", f"{ranks}, Performance"] == "measured, slower 0.935× · efficiency 51.8%"
+    assert cells["mlp", f"{ranks}, Performance"] == "measured, slower 0.935×, no interval · efficiency 51.8%"
     assert cells["mlp", f"{ranks}, Accuracy"] == "pass"
     assert cells["conv", f"{ranks}, Performance"] == "not measured"
 
@@ -96,7 +96,7 @@ def test_one_configuration_is_shown_as_numbers_and_batch_sizes_are_told_apart(
     add_results(store, "RUN", MLP, measure(**ACCURACY), measure(batch_size=64, values={"speedup": 2.0}))
     assert 'id="matrix-1"' not in client.get("/models").text
     cells = read_cells(client.get("/models?view=matrix").text)
-    assert cells["mlp", "inductor, Performance"] == "faster 1.25× batch 8 measured 2× batch 64"
+    assert cells["mlp", "inductor, Performance"] == "faster 1.25× (1.21–1.29) batch 8 measured 2×, no interval batch 64"
 
 
 def test_other_peoples_text_stays_text(client: FlaskClient, store: sqlite3.Connection) -> None:
