@@ -20,7 +20,6 @@ from compileboard.collectors.fixes.statement import Statement, dotted_name, pars
 
 ALL_DYNAMIC = "torch._dynamo.config.assume_static_by_default = False"  # what dynamic=True does, for every torch.compile
 AT_THE_LIMIT = "-at-the-limit"  # ends the id of a needless fix's stand-in, where the recompile limit was reached
-_NO_DUCK_SHAPE = "torch.fx.experimental._config.use_duck_shape = False"
 
 _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
@@ -49,19 +48,21 @@ _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
 def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
     """List the fixes for one recompile cause, the best first; empty where nothing is known."""
     if _is_left_by_break(facts):
-        chosen = _after_break(facts)
+        chosen: Chosen = _after_break(facts)
     elif "_base" in (facts.source or "").rpartition(".")[2] or "'NoneType' object has no attribute" in facts.reason:
-        chosen = {"view-of-a-tensor": ()}
+        chosen = ["view-of-a-tensor"]
     else:
-        chosen = _BY_CATEGORY.get(facts.category, _only)(facts)
-    if facts.is_eager:  # what is needed once costs every call here
-        chosen = {key + AT_THE_LIMIT if find_fix("recompile", key).is_needless else key: chosen[key] for key in chosen}
-    fixes = [(find_fix("recompile", key), settings) for key, settings in chosen.items()]
-    return [
-        SuggestedFix(fix, _fill(fix.title, facts), settings=settings)
-        for fix, settings in fixes
-        if fix.minimum_torch <= facts.torch_version
-    ]
+        chosen = _BY_CATEGORY.get(facts.category, _choose_by_category)(facts)
+    suggestions = []
+    for choice in chosen:
+        fix_id, settings = (choice, None) if isinstance(choice, str) else choice
+        fix = find_fix("recompile", fix_id)
+        if fix.is_needless and facts.is_eager:  # what is needed once costs every call here
+            fix = find_fix("recompile", fix_id + AT_THE_LIMIT)
+        if fix.minimum_torch <= facts.torch_version:
+            title, own = _fill(fix.title, facts), fix.settings if settings is None else settings
+            suggestions.append(SuggestedFix(fix, title, settings=own))
+    return suggestions
 
 
 def describe_guard_fixes(
@@ -88,7 +89,7 @@ def describe_guard_fixes(
     return ". ".join(suggested.title for suggested in suggest_recompile_fixes(facts)) or None
 
 
-Chosen = dict[str, tuple[str, ...]]  # a fix's id: the settings that do the same
+Chosen = Sequence[str | tuple[str, tuple[str, ...]]]  # ids of fixes, with other settings than the catalogue's
 
 
 def _is_left_by_break(facts: RecompileFacts) -> bool:
@@ -101,8 +102,8 @@ def _is_left_by_break(facts: RecompileFacts) -> bool:
 
 def _after_break(facts: RecompileFacts) -> Chosen:
     if facts.category == "tensor_size" and not _has_zero_or_one(facts):
-        return {"value-after-a-break": (), "size-after-a-break": (ALL_DYNAMIC,)}
-    return {"value-after-a-break": ()}
+        return ["value-after-a-break", "size-after-a-break"]
+    return ["value-after-a-break"]
 
 
 def _has_zero_or_one(facts: RecompileFacts) -> bool:
@@ -124,10 +125,10 @@ def _dynamic(sources: Sequence[tuple[str, int | None]], facts: RecompileFacts) -
     return (f"torch.compiler.config.dynamic_sources = {text!r}",) if text else ()
 
 
-def _only(facts: RecompileFacts) -> Chosen:
-    """Choose for a category that one fix alone is for."""
+def _choose_by_category(facts: RecompileFacts) -> Chosen:
+    """Choose what the catalogue has for a category without a choice of its own."""
     fixes = list_fixes_for("recompile", facts.category)
-    return {fix.id: () for fix in fixes if not fix.id.endswith(AT_THE_LIMIT)}
+    return [fix.id for fix in fixes if not fix.id.endswith(AT_THE_LIMIT)]
 
 
 def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
@@ -136,39 +137,39 @@ def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
 
 def _size(facts: RecompileFacts) -> Chosen:
     if _PARAMETER.search(f"{facts.reason} {facts.source}"):
-        return {"size-of-a-parameter": _dynamic_source(facts)}
+        return [("size-of-a-parameter", _dynamic_source(facts))]
     source = "\n".join(facts.lines)
     if _has_zero_or_one(facts):
         if re.search(r"\b(?:if|elif|while|assert)\b.*(?:\.shape|\.size\(|\blen\()", source):
-            return {"size-zero-or-one-branch": ()}
-        return {"size-zero-or-one": (), "size-unbacked": ()}
+            return ["size-zero-or-one-branch"]
+        return ["size-zero-or-one", "size-unbacked"]
     fixed = "|".join(re.escape(value) for value in facts.values if _INT.fullmatch(value))
     if fixed and re.search(
         rf"(?:\.shape\[-?\d\]|\.size\(-?\d\)|\blen\(\w+\))\s*==\s*(?:{fixed})\b"
         rf"|\.(?:view|reshape|expand|split)\([^)]*\b(?:{fixed})\b",
         source,
     ):
-        return {"size-in-the-code": ()}
+        return ["size-in-the-code"]
     dimensions = _list_dimensions(facts)
     is_known = bool(facts.dynamic_sources or facts.siblings)
     settings = (_dynamic(dimensions, facts) if is_known else ()) or (ALL_DYNAMIC,)
     several = len({source for source, _ in dimensions}) > 1
-    return {"size-of-several-inputs" if several else "size-of-an-input": settings, "size-in-buckets": ()}
+    return [("size-of-several-inputs" if several else "size-of-an-input", settings), "size-in-buckets"]
 
 
 def _shape(facts: RecompileFacts) -> Chosen:
     reason = facts.reason
     if facts.symbol == "dimension marks" or "_dynamo_" in reason or "_has_dynamo" in reason:
-        return {"marks-late": ()}
+        return ["marks-late"]
     if _ZERO_OR_ONE.search(reason):
-        return {"size-zero-or-one-later": (), "size-unbacked": ()} if _SIZE.search(reason) else {"size-compared": ()}
+        return ["size-zero-or-one-later", "size-unbacked"] if _SIZE.search(reason) else ["size-compared"]
     if "Mod(" in reason or "%" in reason:
-        return {"size-multiple": (), "size-compared": ()}
+        return ["size-multiple", "size-compared"]
     equal = "==" in reason or reason.startswith("Eq(")
     compared = "==" in (facts.source_line or "") or re.search(r"(?:\.shape\b|\.size\().*==", "\n".join(facts.lines))
     if equal and len(_SIZE.findall(reason)) == 2 and not re.search(r"[*+/]", reason) and not compared:
-        return {"sizes-equal": (_NO_DUCK_SHAPE,)}
-    return {"size-compared": ()}
+        return ["sizes-equal"]
+    return ["size-compared"]
 
 
 def _needs_value(facts: RecompileFacts) -> bool:
@@ -249,40 +250,40 @@ def _is_subscript(facts: RecompileFacts) -> bool:
 
 def _int(facts: RecompileFacts) -> Chosen:
     if _is_position(facts):
-        return {"int-that-is-a-position": ()}
+        return ["int-that-is-a-position"]
     if _is_subscript(facts):
         if _needs_value(facts):  # a tensor's subscript is dynamic from its second value on
-            return {"int-that-picks-from-a-list": (), "variants-that-stay": ()}
-        return {"int-that-subscripts-a-tensor": _dynamic_source(facts), "int-that-picks-from-a-list": ()}
+            return ["int-that-picks-from-a-list", "variants-that-stay"]
+        return [("int-that-subscripts-a-tensor", _dynamic_source(facts)), "int-that-picks-from-a-list"]
     if _needs_value(facts):
-        return {"int-that-the-code-needs": (), "variants-that-stay": ()}
-    return {"int": _dynamic_source(facts)}
+        return ["int-that-the-code-needs", "variants-that-stay"]
+    return [("int", _dynamic_source(facts))]
 
 
 def _needed_int(facts: RecompileFacts) -> Chosen:
     """Choose for an int of an object or of the module that its line needs at the compile; empty where it does not."""
     if _is_position(facts):
-        return {"int-that-is-a-position": ()}
+        return ["int-that-is-a-position"]
     if _is_subscript(facts):
-        return {"int-that-subscripts-a-tensor": (), "int-that-picks-from-a-list": ()}
-    return {"int-that-the-code-needs": ()} if _is_in_loop_or_branch(facts) else {}
+        return [("int-that-subscripts-a-tensor", ()), "int-that-picks-from-a-list"]
+    return ["int-that-the-code-needs"] if _is_in_loop_or_branch(facts) else []
 
 
 def _float(facts: RecompileFacts) -> Chosen:
     if not _needs_value(facts):
-        return {"float": (ALL_DYNAMIC,)}
+        return ["float"]
     branches = re.search(r"[<>]|[=!]=|\bif\b", facts.source_line or "")
-    return {"float-with-a-branch" if branches else "float-that-the-code-needs": (), "variants-that-stay": ()}
+    return ["float-with-a-branch" if branches else "float-that-the-code-needs", "variants-that-stay"]
 
 
 def _other(facts: RecompileFacts) -> Chosen:
     if (facts.source or "").endswith(".training"):
-        return {"training": ()}
+        return ["training"]
     if re.search(r"\bNone\b|NoneType", f"{facts.reason} {' '.join(facts.values)}"):
-        return {"none": ()}
+        return ["none"]
     if re.search(r"== (?:True|False)|'bool'", facts.reason):
-        return {"bool": (), "variants-that-stay": ()}
-    return {"string": (), "variants-that-stay": ()}
+        return ["bool", "variants-that-stay"]
+    return ["string", "variants-that-stay"]
 
 
 def _global(facts: RecompileFacts) -> Chosen:
@@ -290,34 +291,34 @@ def _global(facts: RecompileFacts) -> Chosen:
     if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
         return needed
     if _INT.fullmatch(expected):
-        return {"global-number": _dynamic_source(facts)}
-    return {"global-number" if _FLOAT.fullmatch(expected) else "global-value": ()}
+        return [("global-number", _dynamic_source(facts))]
+    return [("global-number", ()) if _FLOAT.fullmatch(expected) else "global-value"]
 
 
 def _attribute(facts: RecompileFacts) -> Chosen:
     source, expected = facts.source or "", facts.values[0] if facts.values else ""
     if source.endswith(".training"):
-        return {"training": ()}
+        return ["training"]
     if {"missing", "present", "absent"} & set(facts.values) or "hasattr" in facts.reason:
-        return {"attribute-that-comes": ()}
+        return ["attribute-that-comes"]
     if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
         return needed
     if _INT.fullmatch(expected):
         attribute = source.rpartition(".")[2]
         if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):
-            return {"counter": _dynamic_source(facts)}
-        return {"layer-index" if _LAYER.search(attribute) else "module-int": _dynamic_source(facts)}
+            return [("counter", _dynamic_source(facts))]
+        return [("layer-index" if _LAYER.search(attribute) else "module-int", _dynamic_source(facts))]
     if _FLOAT.fullmatch(expected) and not _needs_value(facts):
-        return {"attribute-float": (ALL_DYNAMIC,)}
-    return {"attribute-value": ()}
+        return ["attribute-float"]
+    return ["attribute-value"]
 
 
 def _length(facts: RecompileFacts) -> Chosen:
     line = facts.source_line or ""
     if _MUTATION.search(line):
-        return {"list-that-grows": ()}
+        return ["list-that-grows"]
     is_dict = _OF_DICT.search(line) or " != " in facts.reason  # torch writes a dict's length so
-    return {"dict-keys" if is_dict else "list-length": ()}
+    return ["dict-keys" if is_dict else "list-length"]
 
 
 def _is_wrapper(facts: RecompileFacts) -> bool:
@@ -326,29 +327,28 @@ def _is_wrapper(facts: RecompileFacts) -> bool:
 
 def _identity(facts: RecompileFacts) -> Chosen:
     if _is_wrapper(facts):
-        return {"shared-wrapper": ()}
+        return ["shared-wrapper"]
     if facts.symbol == "same object" or re.search(r"\w\S* is \S*\w", facts.reason):
-        return {"tensors-that-were-one": ()}
-    return {"function-object": ()}
+        return ["tensors-that-were-one"]
+    return ["function-object"]
 
 
 def _type(facts: RecompileFacts) -> Chosen:
     if _is_wrapper(facts):
-        return {"shared-wrapper": ()}
+        return ["shared-wrapper"]
     text = f"{facts.reason} {' '.join(facts.values)}"
     if "NoneType" in text:
-        return {"none": ()}
-    return {"function-object" if "function" in text.lower() else "type": ()}
+        return ["none"]
+    return ["function-object" if "function" in text.lower() else "type"]
 
 
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_size": _size,
-    "dispatch_keys": lambda facts: {"functorch" if "FuncTorch" in facts.reason else "inference-tensor": ()},
+    "dispatch_keys": lambda facts: ["functorch" if "FuncTorch" in facts.reason else "inference-tensor"],
     "symbolic_shape": _shape,
-    "unknown": lambda facts: {},
+    "unknown": lambda facts: [],
     "int_value": _int,
     "float_value": _float,
-    "string_value": lambda facts: {"string": (), "variants-that-stay": ()},
     "other_value": _other,
     "global_value": _global,
     "module_attribute": _attribute,
