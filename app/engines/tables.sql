@@ -51,6 +51,7 @@ create table if not exists runs (
   recompile_count Int64,
   recompile_limit_count Int64,
   failure_count Int64,
+  skipped_frame_count Int64,
   restart_count Int64,
   cache_hit_count Int64,
   cache_miss_count Int64,
@@ -61,15 +62,14 @@ create table if not exists runs (
   compile_us Int64,
   recompile_us Int64,
   result_count Int64,
-  failed_result_count Int64,
-  runtime_failure_count Int64
+  failed_result_count Int64
 ) engine = ReplacingMergeTree(version, is_deleted) order by id;
 
 create view if not exists run_totals as
 select
   id as run_id, compile_count, record_count, graph_break_count, recompile_count, recompile_limit_count, failure_count,
-  restart_count, cache_hit_count, cache_miss_count, cache_bypass_count, cudagraph_skip_count, process_count, loss_count,
-  compile_us, recompile_us, result_count, failed_result_count, runtime_failure_count
+  skipped_frame_count, restart_count, cache_hit_count, cache_miss_count, cache_bypass_count, cudagraph_skip_count, process_count, loss_count,
+  compile_us, recompile_us, result_count, failed_result_count
 from runs final;
 
 create view if not exists run_annotations as

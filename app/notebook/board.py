@@ -75,7 +75,7 @@ class Board:
     graph_break_events = FrameMethod(of_run.list_graph_breaks, counts=["graph_break_count"])
     recompiles = FrameMethod(recompile_causes.list_recompiles)
     recompile_events = FrameMethod(of_run.list_recompiles, counts=["recompile_count"])
-    failures = FrameMethod(of_run.list_failures, counts=["failure_count", "runtime_failure_count"])
+    failures = FrameMethod(of_run.list_failures, counts=["failure_count"])
     repros = FrameMethod(list_repro_failures)
     incidents = FrameMethod(list_incidents)
     summaries = FrameMethod(get_summary, part="summaries", row=SetSummaryJson)

@@ -45,7 +45,7 @@ class RunRow:
     recompile_count: int
     recompile_limit_count: int
     failure_count: int
-    runtime_failure_count: int
+    skipped_frame_count: int
     restart_count: int
     cache_hit_count: int
     cache_miss_count: int

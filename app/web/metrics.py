@@ -172,7 +172,7 @@ _OF_RUN: tuple[tuple[str, str, Callable[[NewestRun], float]], ...] = (
     ("run_compiles", "Compiles.", lambda run: run.compile_count),
     ("run_graph_breaks", "Graph breaks.", lambda run: run.graph_break_count),
     ("run_recompiles", "Recompiles.", lambda run: run.recompile_count),
-    ("run_failed_compiles", "Failed compiles.", lambda run: run.failure_count),
+    ("run_failures", "Failed compiles, and what compiled code raised.", lambda run: run.failure_count),
     ("run_compile_seconds", "Compile time.", lambda run: run.compile_us / 1e6),
     ("run_timestamp_seconds", "When it started.", lambda run: run.started_us / 1e6),
 )

@@ -45,7 +45,7 @@ insert into runs (
   version, is_deleted, driver_version, triton_version, tags, title, note, pinned, changed_us, compile_count,
   record_count, graph_break_count, recompile_count, recompile_limit_count, failure_count, restart_count,
   cache_hit_count, cache_miss_count, cache_bypass_count, cudagraph_skip_count, process_count, loss_count, compile_us,
-  recompile_us, result_count, failed_result_count, runtime_failure_count
+  recompile_us, result_count, failed_result_count, skipped_frame_count
 )
 with
   number as i,

@@ -285,7 +285,8 @@ create table run_totals (
   graph_break_count integer not null default 0,
   recompile_count integer not null default 0,
   recompile_limit_count integer not null default 0,
-  failure_count integer not null default 0,
+  failure_count integer not null default 0, -- failed compiles, and what compiled code raised or ended the program
+  skipped_frame_count integer not null default 0, -- frames that dynamo left to eager without a failure
   restart_count integer not null default 0,
   cache_hit_count integer not null default 0,
   cache_miss_count integer not null default 0,
@@ -296,8 +297,7 @@ create table run_totals (
   compile_us integer not null default 0, -- sum of the records' durations, forward and backward
   recompile_us integer not null default 0, -- the part of it spent on compiles that were recompiles
   result_count integer not null default 0,
-  failed_result_count integer not null default 0,
-  runtime_failure_count integer not null default 0 -- all but the phase compile
+  failed_result_count integer not null default 0
 ) strict, without rowid;
 create index run_totals_benched on run_totals (run_id) where result_count > 0;
 

@@ -78,6 +78,7 @@ SAME_NAMES = (
     *("id", "name", "state", "command", "torch_version", "cuda_version", "triton_version", "suite"),
     *("started_us", "ended_us", "exit_code", "signal"),
     *("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "failure_count"),
+    "skipped_frame_count",
     *("loss_count", "compile_us", "result_count"),
 )
 
@@ -114,6 +115,7 @@ class RunSummary:
     recompile_count: int
     recompile_limit_count: int
     failure_count: int
+    skipped_frame_count: int
     loss_count: int
     compile_us: int
     database: str
@@ -144,6 +146,7 @@ class RunSummary:
             ("recompiles", self.recompile_count),
             ("recompile limits reached", self.recompile_limit_count),
             ("failures", self.failure_count),
+            ("skipped frames", self.skipped_frame_count),
         ]
         is_observed = self.torch_version is not None or self.compile_count > 0
         time_text = f"{self.compile_us / 1e6:.2f} s" if self.compile_us else NOT_RECORDED
@@ -274,7 +277,7 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
                 limit 1
               ) as triton_version,
               gpu_name, gpu_count, host, compile_count, graph_break_count, recompile_count, recompile_limit_count,
-              failure_count + runtime_failure_count as failure_count, loss_count,
+              failure_count, skipped_frame_count, loss_count,
               compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit, git_dirty, suite
             from runs
             join run_totals on run_totals.run_id = runs.id
@@ -397,7 +400,7 @@ def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
         from failures
         left join compiles on compiles.id = compile_key
         left join functions on functions.id = coalesce(failures.function_id, compiles.function_id)
-        where failures.run_id = :run_id
+        where failures.run_id = :run_id and (failures.phase <> 'compile' or coalesce(outcome, '') <> 'skipped')
         group by error_type, message, functions.id
         order by failure_count desc, min(failures.id)
         limit :top

@@ -178,7 +178,7 @@ def read_counts(connection: sqlite3.Connection, run_id: str) -> Counts:
     row = connection.execute(
         """
         select compile_count, graph_break_count, recompile_count, recompile_limit_count,
-          failure_count + runtime_failure_count as failure_count, compile_us, torch_version
+          failure_count, compile_us, torch_version
         from runs join run_totals on run_id = id
         where id = :id
         """,

@@ -135,7 +135,6 @@ def label_run(detail: RunDetail, clock: RecorderClock) -> ComparedRun:
 def sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
     """Sum up what torch reported of whole runs."""
     totals: dict[str, float] = {name: sum(getattr(detail.run, name) for detail in runs) for name in _COUNTS}
-    totals["failure_count"] += sum(detail.run.runtime_failure_count for detail in runs)
     times = [detail.run.compile_us for detail in runs]
     known = [time_us for time_us in times if time_us is not None]
     # A sum that lacks a run's time is no less time.

@@ -22,8 +22,6 @@ class HasRunState(Protocol):
     @property
     def failure_count(self) -> int: ...
     @property
-    def runtime_failure_count(self) -> int: ...
-    @property
     def failed_result_count(self) -> int: ...
 
 
@@ -42,7 +40,7 @@ def list_problems(run: HasRunState) -> tuple[str, ...]:
     A failure is a compile that raised, or an exception while compiled code ran; a wrong answer is a failed result.
     """
     counts = (
-        (run.failure_count + run.runtime_failure_count, "failure", "failures"),
+        (run.failure_count, "failure", "failures"),
         (run.failed_result_count, "result failed", "results failed"),
     )
     return tuple(format_plural(number, noun, many) for number, noun, many in counts if number)
@@ -105,12 +103,3 @@ def describe_end(run: HasRunState) -> str:
     if run.state == "killed":
         return f"The program was ended by {run.signal or 'a signal'}"
     return "The program ended" + ("" if run.exit_code is None else f" with exit code {run.exit_code}")
-
-
-def describe_raised(run: HasRunState, raised_count: int) -> str:
-    """Describe what a run's exceptions are of: failed compiles, running code, frames that dynamo skipped."""
-    skipped_count = raised_count - run.failure_count - run.runtime_failure_count
-    parts = [format_plural(run.failure_count, "failed compile")] if run.failure_count else []
-    parts += [f"{run.runtime_failure_count} while code ran"] if run.runtime_failure_count else []
-    parts += [f"{format_plural(skipped_count, 'frame')} fell back to eager"] if skipped_count > 0 else []
-    return ", ".join(parts)

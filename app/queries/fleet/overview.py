@@ -25,11 +25,11 @@ class DatabaseTotals:
     recompile_count: Annotated[fields.Count | None, "Recompiles."]
     graph_break_count: Annotated[fields.Count | None, "Graph breaks."]
     recompile_limit_count: Annotated[fields.Count | None, "Compiles that reached the recompile limit."]
-    failure_count: Annotated[fields.Count | None, "Failed compiles."]
-    runtime_failure_count: Annotated[
-        fields.Count | None, "Exceptions while compiled code ran, or that ended a program."
+    failure_count: Annotated[
+        fields.Count | None, "Failed compiles, and exceptions of compiled code or that ended the program."
     ]
-    failed_run_count: Annotated[fields.Count, "Runs with a failure of either kind, or a failed result."]
+    skipped_frame_count: Annotated[fields.Count | None, "Frames that dynamo left to eager without a failure."]
+    failed_run_count: Annotated[fields.Count, "Runs with a failure or a failed result."]
     compile_us: Annotated[fields.DurationUs | None, "Compile time."]
     recompile_us: Annotated[fields.DurationUs | None, "Time of recompiles."]
 
@@ -164,8 +164,8 @@ _SUMS = f"""
   coalesce(sum($t.graph_break_count), 0) as graph_break_count,
   coalesce(sum($t.recompile_limit_count), 0) as recompile_limit_count,
   coalesce(sum($t.failure_count), 0) as failure_count,
-  coalesce(sum($t.runtime_failure_count), 0) as runtime_failure_count,
-  coalesce(sum($t.failure_count + $t.runtime_failure_count + $t.failed_result_count > 0), 0) as failed_run_count,
+  coalesce(sum($t.skipped_frame_count), 0) as skipped_frame_count,
+  coalesce(sum($t.failure_count + $t.failed_result_count > 0), 0) as failed_run_count,
   {recorded_us("sum($t.compile_us)", "sum($t.compile_count)")} as compile_us,
   {recorded_us("sum($t.recompile_us)", "sum($t.recompile_count)")} as recompile_us
 """
@@ -208,7 +208,7 @@ select
   coalesce($t.recompile_count, 0) as recompile_count,
   coalesce($t.graph_break_count, 0) as graph_break_count,
   {recorded_us("$t.compile_us", "$t.compile_count")} as compile_us,
-  coalesce($t.failure_count + $t.runtime_failure_count + $t.failed_result_count > 0, 0) as has_failed,
+  coalesce($t.failure_count + $t.failed_result_count > 0, 0) as has_failed,
   r.torch_version is not null or coalesce($t.compile_count, 0) > 0 as is_observed
 from runs as r
 $totals

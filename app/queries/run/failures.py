@@ -21,8 +21,8 @@ from compileboard.collectors.store.process_names import name_rows
 class FailureRow:
     """One exception that a compile raised, or compiled code while it ran, or that ended the program.
 
-    `outcome` is the compile's: failed, or skipped where dynamo went on. Of a runtime failure the place is where the
-    program was; the same one again is counted, not listed.
+    `outcome` is the compile's; on a compile's own page also skipped, where dynamo went on. Of a runtime failure the
+    place is where the program was; the same one again is counted, not listed.
     """
 
     id: fields.RowId
@@ -157,6 +157,10 @@ FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
     """left join functions as w on w.id = x.function_id
 left join events as e on e.process_id = x.process_id and e.sequence = x.sequence""",
 )
+# A frame that dynamo left to eager is no failure: its compile's page has what was raised.
+FAILURES_SQL = FAILURES_SQL.replace(
+    ":run_id\n", ":run_id\n  and (x.phase <> 'compile' or coalesce(c.outcome, '') <> 'skipped')\n"
+)
 RUNTIME_SQL = f"""
 {FAILURES_SQL.rpartition("where")[0]}
 where x.run_id = :run_id
@@ -182,11 +186,6 @@ group by 1, c.function_id
 order by compile_count desc, 1, c.function_id
 limit :limit
 """
-COUNT_FAILURES_SQL = """
-select count(*)
-from failures as x
-where x.run_id = :run_id
-"""
 CACHE_RESULTS_SQL = """
 select
   x.cache, x.result, x.reason, count(*) as lookup_count, sum(x.time_taken_us) as time_taken_us,
@@ -210,7 +209,7 @@ def _to_failure(row: Mapping[str, Any]) -> FailureRow:
 def list_failures(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[FailureRow]:
-    """List what a run's compiles and its compiled code raised, and what ended it, with their tracebacks.
+    """List a run's failures with their tracebacks: failed compiles, what compiled code raised, what ended the program.
 
     Raises: FilterError if the cursor cannot be used.
     """
@@ -227,11 +226,6 @@ def list_runtime_failures(connection: sqlite3.Connection, run_id: str, limit: in
         _to_failure(row)
         for row in name_rows(connection, connection.execute(RUNTIME_SQL, {"run_id": run_id, "limit": limit}))
     ]
-
-
-def count_failures(connection: sqlite3.Connection, run_id: str) -> int:
-    """Count what `list_failures` lists."""
-    return int(connection.execute(COUNT_FAILURES_SQL, {"run_id": run_id}).fetchone()[0])
 
 
 def count_failed(connection: sqlite3.Connection, run_id: str, limit: int = 20) -> list[FailureGroup]:

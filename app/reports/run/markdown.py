@@ -246,10 +246,20 @@ def _head(contents: Contents) -> list[str]:
     values += [format_count(run.count("graph_break_count"))]
     values += [format_count(run.count("recompile_count")), format_count(run.count("recompile_limit_count"))]
     values += [
-        format_count(header.failure_count),
+        format_count(run.count("failure_count")),
+        format_count(run.count("skipped_frame_count")),
         "–" if summary.hit_ratio is None else format_percent(summary.hit_ratio),
     ]
-    names = ["Compiles>", "Compile time>", "Graph breaks>", "Recompiles>", "Limit reached>", "Failures>", "Cache hits>"]
+    names = [
+        "Compiles>",
+        "Compile time>",
+        "Graph breaks>",
+        "Recompiles>",
+        "Limit reached>",
+        "Failures>",
+        "Skipped frames>",
+        "Cache hits>",
+    ]
     lines = [f"## torch.compile: {prose(run.shown_name)}", "", " · ".join(line), ""]
     if detail.tags:
         lines += [" ".join(code(f"{key}={value}") for key, value in detail.tags), ""]

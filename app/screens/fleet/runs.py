@@ -71,8 +71,10 @@ class RunJson:
     graph_break_count: Annotated[Count | None, "Graph breaks."]
     recompile_count: Annotated[Count | None, "Recompiles."]
     recompile_limit_count: Annotated[Count | None, "Compiles that reached the recompile limit."]
-    failure_count: Annotated[Count | None, "Failed compiles."]
-    runtime_failure_count: Annotated[Count | None, "Exceptions while compiled code ran, or that ended the program."]
+    failure_count: Annotated[
+        Count | None, "Failed compiles, and exceptions of compiled code or that ended the program."
+    ]
+    skipped_frame_count: Annotated[Count | None, "Frames that dynamo left to eager without a failure."]
     restart_count: Annotated[Count | None, "Restarts of an analysis."]
     cache_hit_count: Annotated[Count | None, "Cache hits."]
     cache_miss_count: Annotated[Count | None, "Cache misses."]

@@ -18,7 +18,7 @@ from compileboard.app.analysis.runs.advice import (
     list_savings,
 )
 from compileboard.app.analysis.runs.problems import Problem, RunFacts, list_problems
-from compileboard.app.analysis.runs.states import RunState, describe_raised, describe_state
+from compileboard.app.analysis.runs.states import RunState, describe_state
 from compileboard.app.queries.dashboard.incidents import NOT_IGNORED, IncidentFilter, list_stored_incidents
 from compileboard.app.queries.dashboard.streams import is_pushed
 from compileboard.app.queries.page import Page
@@ -38,12 +38,11 @@ FIRST_BARS = 3  # of the summary; the others are one click away
 
 @dataclass(frozen=True)
 class RunHeader:
-    """What every page of a run begins with. `failure_count` is None where nobody could have seen a failure."""
+    """What every page of a run begins with."""
 
     detail: RunDetail
     state: RunState
     features: RunFeatures
-    raised_count: int
     reject_count: int
 
     @property
@@ -56,16 +55,6 @@ class RunHeader:
         """Return True while more may be recorded."""
         return self.run.state == "running"
 
-    @property
-    def failure_count(self) -> int | None:
-        """Return how many exceptions were recorded."""
-        return self.raised_count if self.raised_count or self.run.is_observed else None
-
-    @property
-    def failure_kinds(self) -> str:
-        """Describe what the exceptions are of."""
-        return describe_raised(self.run, self.raised_count)
-
 
 def build_header(reader: sqlite3.Connection, detail: RunDetail, now_us: int, stale_after_s: int) -> RunHeader:
     """Read a run's state at a time, and which pages it has."""
@@ -74,7 +63,6 @@ def build_header(reader: sqlite3.Connection, detail: RunDetail, now_us: int, sta
         detail=detail,
         state=describe_state(run, now_us, stale_after_s),
         features=get_run_features(reader, run.id),
-        raised_count=failures.count_failures(reader, run.id),
         reject_count=trace_files.count_rejects(reader, run.id),
     )
 
@@ -188,7 +176,7 @@ def read_facts(
     return RunFacts(
         unfinished=failures.list_unfinished(reader, run),
         failures=failures.count_failed(reader, run.id) if run.failure_count else (),
-        raised=failures.list_runtime_failures(reader, run.id) if run.runtime_failure_count else (),
+        raised=failures.list_runtime_failures(reader, run.id) if run.failure_count else (),
         limit_hits=[limit_hit for limit_hit in limit_hits if limit_hit.compile_key not in explained],
         caches=failures.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
         skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows if run.cudagraph_skip_count else (),

@@ -124,7 +124,7 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
     ]
     if not features.has_repros:
         menu.append(at("repros", "Repros", endpoint="repros.show_run", is_recorded=False))
-    counts = {"failures": header.failure_count, "processes": run.count("process_count")}
+    counts = {"failures": run.count("failure_count"), "processes": run.count("process_count")}
     endpoints = {"stacks": "stacks.show"}
     parent = next((key for key, views in VIEWS.items() if current in dict(views)), "")
     views = [at(key, label, counts.get(key), endpoints.get(key, "")) for key, label in VIEWS.get(parent, ())]

@@ -144,6 +144,7 @@ def _settle_compile(
         )
     batch.totals.add(
         failure_count=int(outcome == "failed"),
+        skipped_frame_count=int(outcome == "skipped"),
         recompile_limit_count=int(outcome == "recompile_limit"),
     )
     if outcome == "recompile_limit":

@@ -86,7 +86,7 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
             "function_id": find_function(batch, event.file, event.function),
         },
     )
-    batch.totals.add(runtime_failure_count=1)
+    batch.totals.add(failure_count=1)
 
 
 def _find_compile(batch: Batch, event: RuntimeFailed) -> int | None:

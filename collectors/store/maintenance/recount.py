@@ -30,7 +30,7 @@ class Recount(NamedTuple):
     counters: tuple[str, ...]
 
 
-# Each table once: its counters, by run.
+# Each table once: its counters, by run; what two tables count is their sum.
 _FORWARD = "kind = 'forward'"
 RUN_TOTALS = {
     "compiles": {"compile_count": "count(*)"},
@@ -38,18 +38,19 @@ RUN_TOTALS = {
         "record_count": "count(*)",
         "recompile_limit_count": f"sum({_FORWARD} and outcome = 'recompile_limit')",
         "failure_count": f"sum({_FORWARD} and outcome = 'failed')",
+        "skipped_frame_count": f"sum({_FORWARD} and outcome = 'skipped')",
         "restart_count": "sum(restart_count)",
         "compile_us": "sum(case when kind <> 'runtime' then duration_us end)",
     },
     "graph_breaks": {"graph_break_count": "count(*)"},
     "recompiles": {"recompile_count": "count(*)"},
-    "failures": {"runtime_failure_count": "sum(phase <> 'compile')"},
+    "failures": {"failure_count": "sum(phase <> 'compile')"},
     "cache_lookups": {f"cache_{result}_count": f"sum(result = '{result}')" for result in ("hit", "miss", "bypass")},
     "cudagraph_skips": {"cudagraph_skip_count": "count(*)"},
     "processes": {"process_count": "count(*)"},
     "results": {"result_count": "count(*)", "failed_result_count": "sum(status = 'failed')"},
 }
-_TOTAL_NAMES = tuple(name for counters in RUN_TOTALS.values() for name in counters)
+_TOTAL_NAMES = tuple(dict.fromkeys(name for counters in RUN_TOTALS.values() for name in counters))
 
 
 def _count_totals() -> str:
@@ -59,7 +60,11 @@ def _count_totals() -> str:
         f"from {table} group by run_id) as {table} on {table}.run_id = r.id"
         for table, counters in RUN_TOTALS.items()
     ]
-    return f"select r.id as run_id, {', '.join(_TOTAL_NAMES)} from runs as r {' '.join(sums)}"  # noqa: S608
+    columns = []
+    for name in _TOTAL_NAMES:
+        parts = [f"coalesce({table}.{name}, 0)" for table, counters in RUN_TOTALS.items() if name in counters]
+        columns.append(f"{' + '.join(parts)} as {name}")
+    return f"select r.id as run_id, {', '.join(columns)} from runs as r {' '.join(sums)}"  # noqa: S608
 
 
 RECOUNTS = (

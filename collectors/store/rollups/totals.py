@@ -18,7 +18,7 @@ COMPILER_COUNTS = (
     "recompile_count",
     "recompile_limit_count",
     "failure_count",
-    "runtime_failure_count",
+    "skipped_frame_count",
     "restart_count",
     "cache_hit_count",
     "cache_miss_count",

@@ -127,7 +127,7 @@ def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
         state = chance.choice(_STATES)
         ended_us = None if state == "running" else started_us + chance.choice((0, 1, 60_000_000))
         counts = ("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "compile_us")
-        more_counts = ("failure_count", "recompile_us", "runtime_failure_count", "process_count", "result_count")
+        more_counts = ("failure_count", "recompile_us", "skipped_frame_count", "process_count", "result_count")
         add_run(
             *(store, run_id),
             started_us=started_us,

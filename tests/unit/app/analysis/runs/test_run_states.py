@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from compileboard.app.analysis.runs.advice import judge_run
 from compileboard.app.analysis.runs.states import describe_state
 from compileboard.app.queries.fleet.runs import get_run
 from compileboard.collectors.store.rollups.results import ExperimentResult, fill
+from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import add_run, insert
 
@@ -23,7 +25,8 @@ from tests.unit.app.seed import add_run, insert
     [
         ("finished", {}, "finished", "good", ()),
         ("finished", {"failure_count": 1}, "finished", "warn", ("1 failure",)),
-        ("finished", {"failure_count": 1, "runtime_failure_count": 2}, "finished", "warn", ("3 failures",)),
+        ("finished", {"failure_count": 3}, "finished", "warn", ("3 failures",)),
+        ("finished", {"skipped_frame_count": 3}, "finished", "good", ()),
         ("finished", {"failed_result_count": 2}, "finished", "warn", ("2 results failed",)),
         ("killed", {"failure_count": 2}, "killed", "bad", ("2 failures",)),
         ("imported", {"failure_count": 1}, "imported", "quiet", ("1 failure",)),
@@ -133,12 +136,27 @@ def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
     assert "Nothing was compiled" not in client.get("/runs/R1/report.md").text
 
 
-def test_the_failures_badge_is_the_number_of_cards(
-    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+def test_failures_and_skipped_frames_are_one_number_each_wherever_shown(
+    recorded: Path, recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
-    runs = recorded_reader.execute("select run_id, count(*) as count from failures group by run_id").fetchall()
-    assert runs
+    runs = recorded_reader.execute("select r.name, t.* from run_totals as t join runs as r on r.id = run_id").fetchall()
+    counts = {run["name"].rpartition("-")[2]: (run["failure_count"], run["skipped_frame_count"]) for run in runs}
+    assert counts["hf_T5"] == (0, 2)
     for run in runs:
+        api = recorded_client.get(f"/api/v1/runs/{run['run_id']}").json["data"]  # type: ignore[index]
+        summary = summarize(str(recorded), run["run_id"])
+        assert summary is not None
+        for shown in (
+            (api["failure_count"], api["skipped_frame_count"]),
+            (
+                summary.failure_count,
+                summary.skipped_frame_count,
+            ),
+        ):
+            assert shown == (run["failure_count"], run["skipped_frame_count"]), run["name"]
         page = recorded_client.get(f"/runs/{run['run_id']}?tab=failures").text
+        listed = recorded_client.get(f"/api/v1/runs/{run['run_id']}/failures").json["data"]  # type: ignore[index]
         badge = re.search(r'Failures <span class="tabs__count">(\d+)</span>', page)
-        assert badge is not None and int(badge[1]) == page.count('id="failure-') == run["count"]
+        assert badge is not None
+        assert {int(badge[1]), page.count('id="failure-'), len(listed)} == {run["failure_count"]}, run["name"]
+        assert sum(item.count for item in summary.failures) == run["failure_count"], run["name"]
