@@ -211,9 +211,22 @@ def make_function_init(original: Callable[..., Any], guard: HookGuard) -> Callab
         with guard:
             backward = torch_compat.compiled_backward(name, attrs)
             if backward is not None:
-                cls.backward = staticmethod(make_watched(backward, "backward", now_at(torch_compat.context_of())))
+                context = torch_compat.context_of()
+                origin = (_running_origin() if context is None else None) or now_at(context)
+                cls.backward = staticmethod(make_watched(backward, "backward", origin))
 
     return __init__
+
+
+def _running_origin() -> Origin | None:
+    """Return the origin of the compiled code that calls us, None outside any."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is WATCHED_CODE:
+            origin: Origin = frame.f_locals["origin"]
+            return origin
+        frame = frame.f_back
+    return None
 
 
 def mark(error: BaseException, position: int, context: Context = None) -> None:

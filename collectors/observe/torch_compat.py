@@ -192,8 +192,13 @@ def disabled_cell(function: Any) -> CellType | None:
 
 
 def compiled_backward(name: str, attributes: dict[str, Any]) -> Any:
-    """Return the backward of a class that AOTAutograd makes for a graph, None of any other class."""
-    if name != "CompiledFunction" or not str(attributes.get("__module__")).startswith("torch._functorch."):
+    """Return the backward of a class that AOTAutograd makes for a graph, None of any other class.
+
+    Where a gradient is to be differentiated again, a class for that call has a backward which only raises.
+    """
+    if name not in ("CompiledFunction", "CompiledFunctionBackward") or not str(attributes.get("__module__")).startswith(
+        "torch._functorch."
+    ):
         return None
     return getattr(attributes.get("backward"), "__func__", None)
 

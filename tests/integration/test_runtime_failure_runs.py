@@ -128,3 +128,24 @@ def test_no_source_keeps_no_line_in_a_traceback(workplace: Workplace) -> None:
     (event,) = workplace.events("runtime_failed")
     assert "<source withheld " in event["text"]
     assert "yield lambda" not in event["text"]
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_a_double_backward_is_a_failure_of_its_compile(workplace: Workplace, backend: str) -> None:
+    path = workplace.write(
+        f"""
+        import torch
+        x = torch.randn(4, requires_grad=True)
+        y = torch.compile(lambda x: (x.sin() ** 3).sum(), backend={backend!r})(x)
+        (gradient,) = torch.autograd.grad(y, x, create_graph=True)
+        try:
+            gradient.sum().backward()
+        except RuntimeError as error:
+            print(error)
+        """
+    )
+    done = workplace.run(path)
+    assert "does not currently support double backward" in done.stdout, done.stderr
+    (failure,) = workplace.rows(FAILURES)
+    assert (failure["phase"], failure["compile"], failure["error_type"]) == ("backward", "0/0", "RuntimeError")
+    assert workplace.only_run()["failure_count"] == 1

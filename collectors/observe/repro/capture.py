@@ -66,7 +66,7 @@ class ReproCapture:
     def clear(self) -> None:
         """Begin as a new process."""
         self._digests: set[str] = set()
-        self._functions: dict[tuple[int | None, ...], CodeType] = {}  # that were compiled, by compile
+        self._functions: dict[tuple[int | None, ...], tuple[CodeType, Any]] = {}  # with their backend, by compile
         self.count = 0
 
     # -- what fails
@@ -194,7 +194,7 @@ class ReproCapture:
     def _remember(self, output: Any) -> None:
         code = getattr(getattr(output, "root_tx", None), "f_code", None)
         if isinstance(code, CodeType) and len(self._functions) < MOST_FUNCTIONS:
-            self._functions[tuple(torch_compat.context_of() or ())] = code
+            self._functions[tuple(torch_compat.context_of() or ())] = code, getattr(output, "compiler_fn", None)
 
     def _capture_compile(self, error: Exception, output: Any, gm: Any, example_inputs: Any) -> None:
         dynamo = FailedGraph("dynamo", "forward", True, None, gm, origins.placeholder_values(gm))
@@ -307,7 +307,8 @@ class ReproCapture:
 
         root = origins.root_cause(error) if error is not None else None
         message = self._clean(_text_of(root), MOST_ERROR_CHARS) if root is not None else None
-        code = self._functions.get(tuple(context or ()))
+        code, own_backend = self._functions.get(tuple(context or ()), (None, None))
+        backend = backend if backend is not None else own_backend
         target = _TARGET.search(message or "")
         is_wrong = type(root).__name__ == "AccuracyError"
         settings = {

@@ -107,8 +107,12 @@ def find_running(error: BaseException) -> FailedGraph | None:
     """Return the graph that ran when the exception was raised, with the inputs that its code still holds."""
     torch = sys.modules["torch"]
     failed: FailedGraph | None = None
+    level, phase = "dynamo", "forward"
     for frame in _frames(error):
         name = frame.f_code.co_name
+        if str(frame.f_globals.get("__name__")).startswith("torch._functorch._aot_autograd."):  # around its graph
+            phase = name if name in ("forward", "backward") else phase if level == "aot" else "inference"
+            level = "aot"
         if name == "__call__" and (script := torch_compat.graph_script(frame.f_locals.get("self"))) is not None:
             owner = frame.f_locals["self"]
             failed = FailedGraph("aot", phase_of(getattr(owner, "fx_kwargs", None) or {}), script=script)
@@ -117,7 +121,7 @@ def find_running(error: BaseException) -> FailedGraph | None:
         elif failed is None and frame.f_code.co_filename.startswith("<eval_with_key>") and name == "forward":
             graph = frame.f_locals.get("self")
             if isinstance(graph, torch.fx.GraphModule):
-                failed = FailedGraph("dynamo", "forward", graph=graph, inputs=placeholder_values(graph))
+                failed = FailedGraph(level, phase, graph=graph, inputs=placeholder_values(graph))
                 failed.live = _tensors(frame)
     return failed
 

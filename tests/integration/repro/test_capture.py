@@ -110,7 +110,8 @@ def test_values_beyond_the_limit_are_said_to_be(tmp_path: Path) -> None:
     assert [entry.values for entry in repro.manifest.inputs] == ["too_large", "kept", "kept"]
 
 
-def test_a_backward_that_raises_is_captured_as_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_a_backward_that_raises_is_captured_as_one(tmp_path: Path, backend: str) -> None:
     program = write(
         tmp_path,
         f"""{RUNTIME}
@@ -125,16 +126,30 @@ def broken(x: torch.Tensor) -> torch.Tensor:
 copy.register_fake(torch.empty_like)
 broken.register_fake(torch.empty_like)
 copy.register_autograd(lambda context, gradient: broken(gradient))
-torch.compile(lambda x: (copy(x.sin()) * 3).sum())(x).backward()
+torch.compile(lambda x: (copy(x.sin()) * 3).sum(), backend={backend!r})(x).backward()
 """,
     )
     (repro,) = observe(tmp_path, program).repros
-    assert (repro.manifest.kind, repro.manifest.phase, repro.manifest.error_type) == (
-        "runtime",
-        "backward",
-        "ValueError",
-    )
+    manifest = repro.manifest
+    assert (manifest.kind, manifest.phase, manifest.error_type) == ("runtime", "backward", "ValueError")
+    assert (manifest.level, manifest.backend) == ("aot", backend)
     assert "mine.broken" in repro.program and repro.manifest.preload == ("program.py",)
+
+
+@pytest.mark.parametrize(
+    ("backend", "train", "level", "phase"),
+    [
+        ("eager", False, "dynamo", "forward"),
+        ("aot_eager", False, "aot", "inference"),
+        ("aot_eager", True, "aot", "forward"),
+    ],
+)
+def test_a_forward_that_raises_names_level_phase_and_backend(
+    tmp_path: Path, backend: str, train: bool, level: str, phase: str
+) -> None:
+    call = f"torch.compile(pick, backend={backend!r})(x.requires_grad_({train}), torch.tensor([1, 20]), torch.randn(4))"
+    (repro,) = observe(tmp_path, write(tmp_path, f"{RUNTIME}{call}\n".replace(", requires_grad=True", ""))).repros
+    assert (repro.manifest.level, repro.manifest.phase, repro.manifest.backend) == (level, phase, backend)
 
 
 def test_the_script_that_registered_an_operation_is_named_for_the_graph_of_dynamo(tmp_path: Path) -> None:
