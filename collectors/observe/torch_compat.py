@@ -196,9 +196,8 @@ def compiled_backward(name: str, attributes: dict[str, Any]) -> Any:
 
     Where a gradient is to be differentiated again, a class for that call has a backward which only raises.
     """
-    if name not in ("CompiledFunction", "CompiledFunctionBackward") or not str(attributes.get("__module__")).startswith(
-        "torch._functorch."
-    ):
+    is_torchs = str(attributes.get("__module__")).startswith("torch._functorch.")
+    if name not in ("CompiledFunction", "CompiledFunctionBackward") or not is_torchs:
         return None
     return getattr(attributes.get("backward"), "__func__", None)
 
