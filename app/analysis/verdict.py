@@ -83,6 +83,7 @@ class VerdictFacts:
     now_us: int = 0
     fixes: str = ""  # what fixes of the newest programs save
     is_recording: bool = False
+    has_others: bool = False  # runs that ended, of other configurations or programs
     passing_again: Sequence[str] = ()  # models that failed in the run before
     environment: Sequence[str] = ()  # what differs from the run before: torch 2.11.0 → 2.12.0
     recovered_count: int = 0
@@ -133,7 +134,7 @@ def _choose(
     if facts.newest_us and facts.now_us - facts.newest_us > STALE_DAYS * _DAY_US:
         return "stale", f"No run since {format_day(facts.newest_us, facts.now_us)}", None
     if facts.is_recording and not facts.run_count:
-        return "recording", "Recording the first run", None
+        return "recording", f"Recording the first run{' of this configuration' if facts.has_others else ''}", None
     if facts.run_count == 1:
         return (
             "first",

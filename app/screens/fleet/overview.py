@@ -371,6 +371,7 @@ def _collect_facts(
         now_us=clock.now_us,
         fixes=f"{programs[0].name}: {programs[0].sentence}" if programs else "",
         is_recording=totals.running_count > 0,
+        has_others=totals.run_count > totals.running_count,
         passing_again=suite.passing_again if suite else (),
         environment=suite.environment if suite else (),
         counts=_count(suite) if suite else (),

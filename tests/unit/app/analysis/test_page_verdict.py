@@ -49,6 +49,11 @@ FACTS = VerdictFacts(model_count=18, run_count=14, newest_us=NOW_US - DAY_US, no
         ({"run_count": 2}, "first", "2 runs: too few to judge a change"),
         ({"run_count": 1}, "first", "First run: 18 models"),
         ({"run_count": 0, "is_recording": True}, "recording", "Recording the first run"),
+        (
+            {"run_count": 0, "is_recording": True, "has_others": True},
+            "recording",
+            "Recording the first run of this configuration",
+        ),
         ({}, "good", "No regressions in the last 14 runs"),
     ],
 )
