@@ -141,6 +141,7 @@ class Need:
 NEEDS: dict[str, Need] = {
     "a GPU": Need(lambda settings, _: settings.device == "cuda", "the device is the CPU"),
     "a trace": Need(lambda settings, _: settings.export_profiler_trace, "it goes with --export-profiler-trace"),
+    "ranks": Need(lambda settings, _: settings.is_distributed, "it goes with --ddp or --fsdp"),
     "training": Need(lambda settings, _: settings.is_training, "--inference has no backward pass"),
     "gradients": Need(
         lambda settings, names: settings.is_training and bool(names & {*TIMED}), "it goes with --training --performance"

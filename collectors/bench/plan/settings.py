@@ -321,6 +321,7 @@ class BenchSettings:
         "Port at which the ranks find each other; a taken one is replaced. Default: any.",
         metavar="PORT",
         read=read_count,
+        needs="ranks",
         **NO_NUMBER,
     )
 

@@ -102,6 +102,11 @@ def test_a_mode_beside_another_experiment_says_which_numbers_are_written() -> No
         ("--use-eval-mode", "inductor", "--use-eval-mode is left out: --inference has no backward pass"),
         ("--find-batch-sizes --batch-size 4", "inductor", "--batch-size is left out: --find-batch-sizes looks for it"),
         ("--only mlp -k unet", "inductor", "--filter is left out: --only names the model"),
+        (
+            "--distributed-master-port 6790",
+            "inductor",
+            "--distributed-master-port is left out: it goes with --ddp or --fsdp",
+        ),
         ("--training --use-eval-mode", "inductor_use_eval_mode", ""),
     ],
 )
