@@ -124,7 +124,7 @@ class RefusedEvent:
 class IngestResult:
     """Counts of a batch. What is `refused` or `clashing` is in no table; the rest of its batch is recorded.
 
-    A clashing event has the process and sequence of another one: an event that came again has its kind and time too.
+    A clashing event has the process and sequence of another one: an event that came again has its content too.
     """
 
     new_count: int = 0

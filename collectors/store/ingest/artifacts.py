@@ -22,6 +22,7 @@ class TraceRows:
         self.connection = connection
         self.payloads = PayloadRows(connection)
         self._artifacts: list[dict[str, Any]] = []  # of this batch
+        self._events: list[ArtifactSeen] = []
         self._summed_up: list[tuple[ArtifactSeen, dict[str, Any]]] = []
         self.spans = SpanRows(connection, self.payloads.add)
 
@@ -29,15 +30,16 @@ class TraceRows:
         """Drop what is remembered; it is read again from the database."""
         self.payloads.forget()
         self._artifacts.clear()
+        self._events.clear()
         self._summed_up.clear()
         self.spans.forget()
 
-    def flush(self) -> None:
-        """Write what waits for the batch's end."""
+    def flush(self) -> list[ArtifactSeen]:
+        """Write what waits for the batch's end; return artifacts whose number another one has."""
         self.payloads.flush()
-        if self._artifacts:
-            self._write_artifacts()
+        clashing = self._write_artifacts() if self._artifacts else []
         self.spans.flush()
+        return clashing
 
     def add_artifact(
         self, run_id: str, event: ArtifactSeen, compile_key: int | None, stack_id: int | None = None
@@ -58,14 +60,17 @@ class TraceRows:
                 "payload_id": None if event.text is None else self.payloads.add(event.text),
             }
         )
+        self._events.append(event)
         if event.guards is not None or event.aot is not None:
             self._summed_up.append((event, self._artifacts[-1]))
 
-    def _write_artifacts(self) -> None:
+    def _write_artifacts(self) -> list[ArtifactSeen]:
         for values in self._artifacts:
             if isinstance(values["payload_id"], Pending):
                 values["payload_id"] = values["payload_id"].row_id
-        self.connection.executemany(_INSERT_ARTIFACT, self._artifacts)
+        new_count = self.connection.executemany(_INSERT_ARTIFACT, self._artifacts).rowcount
+        pairs = zip(self._events, self._artifacts, strict=True) if new_count < len(self._artifacts) else ()
+        clashing = [event for event, values in pairs if not self.connection.execute(_IS_SAME, values).fetchone()]
         for event, values in self._summed_up:
             row = self.connection.execute(
                 "select id from artifacts where process_id = :process_id and sequence = :sequence", values
@@ -79,7 +84,9 @@ class TraceRows:
             if event.aot is not None:
                 self.connection.execute(_INSERT_AOT, {**context, "summary": dumps(event.aot)})
         self._artifacts.clear()
+        self._events.clear()
         self._summed_up.clear()
+        return clashing
 
     def _write_guards(self, context: dict[str, Any], summary: dict[str, Any]) -> None:
         _GUARD_SET.add(
@@ -118,6 +125,13 @@ insert or ignore into artifacts
 values
   (:run_id, :process_id, :sequence, :compile_key, :compile_id, :attempt, :name, :title, :encoding, :metadata, :state,
    :size_bytes, :md5, :payload_id, :time_us, :envelope, :stack_id)
+"""
+# A text may have come for one of them alone.
+_IS_SAME = """
+select 1
+from artifacts
+where process_id = :process_id and sequence = :sequence and name is :name and title is :title and time_us = :time_us
+  and coalesce(payload_id, :payload_id) is coalesce(:payload_id, payload_id)
 """
 _INSERT_AOT = """
 insert or ignore into aot_graphs (run_id, artifact_id, compile_key, compile_id, summary)

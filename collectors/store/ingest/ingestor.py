@@ -220,7 +220,7 @@ class Ingestor:
         if benched:
             write_summaries(self.connection, run_id, benched)
         batch.totals.flush()
-        self.traces.flush()
+        result.clashing += self.traces.flush()
         if result.new_count:
             self.beat(run_id, now_us)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,16 @@ def test_of_two_events_of_one_number_the_second_is_counted(store: sqlite3.Connec
     rows = store.execute("select file_name, kind, reject_count from run_rejects").fetchall()
     assert [tuple(row) for row in rows] == [("s3", "number_taken", 1)]
     assert '"a":1' in unpack(store.execute("select body from events where sequence = 3").fetchone()["body"])
+
+
+def test_of_two_artifacts_of_one_number_the_second_is_counted(store: sqlite3.Connection) -> None:
+    for stream_id, text in (("s1", "real"), ("s2", "real"), ("s3", None), ("s4", "forged")):
+        artifact = replace(ARTIFACT, text=text, state="kept" if text else "left_out")
+        send(store, write([*START, artifact]), stream_id)
+    rows = store.execute("select file_name, kind, reject_count from run_rejects").fetchall()
+    assert [tuple(row) for row in rows] == [("s4", "number_taken", 1)]
+    (body,) = store.execute("select body from artifacts join payloads on payloads.id = payload_id").fetchone()
+    assert unpack(body) == "real"
 
 
 def test_a_configuration_is_that_of_its_hash(store: sqlite3.Connection) -> None:
