@@ -517,6 +517,8 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
         remarks.append(
             "the log was imported without its texts before and goes on so; delete the run and use --again to have them"
         )
+    for label, run_id in done.changed:
+        remarks.append(f"{label} begins as a log of run {run_id} and goes on otherwise, so it is a run of its own")
     for label, run_id in done.elsewhere:
         remarks.append(
             f"{label} is in run {run_id}, imported by itself before, and stays there; delete that run and import the "

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from heapq import merge
 
 from compileboard.collectors.contract.events import Event, RunEnded, RunStarted
@@ -66,6 +67,7 @@ class Imported:
     without_payloads: bool = False  # imported so before, and left so
     with_source: bool = False  # the same
     elsewhere: list[tuple[str, str]] = field(default_factory=list)  # logs of other runs: name, run
+    changed: list[tuple[str, str]] = field(default_factory=list)  # logs that begin as one of a run does: name, run
     also_in: list[tuple[str, str]] = field(default_factory=list)  # files of results that other runs have: name, run
     apart: bool = False  # some logs began long after the others had ended
     record_count: int = 0
@@ -106,6 +108,7 @@ class Loader:
         self._known: dict[str, LogRow] = {}
         self._replaced: set[str] = set()
         self._single: PeekedFile | None = None  # a stream that can be opened only once
+        self._changed: list[tuple[str, str]] = []  # copies of logs that go on otherwise: name, run of the other
         self._unread: dict[str, tuple[str, str]] = {}  # files of which nothing could be read: kind, example
         self._take_logs(group.sources)
         if not self._heads:
@@ -119,6 +122,7 @@ class Loader:
             run_id=next((row.run_id for row in self._known.values()), None) or _run_id(self.first),
             name=options.name or next((head.program for head in heads if head.program), None) or group.label,
             known_run=bool(self._known),
+            changed=self._changed,
         )
         self._sink = SqliteSink(connection, database, self.imported.run_id, sender=options.sender)
 
@@ -335,7 +339,11 @@ class Loader:
             self._unread.pop(source.label, None)
             # It may have been read when it had fewer records than what names it now.
             known = find_logs(self._connection, [head.key, *head.earlier_keys])
-            key = next(iter(known), head.key)
+            own_key, original = head.key, next(iter(known.values()), None)
+            if original and self._single is None and (other_key := _name_changed_copy(source, original)):
+                own_key, known = other_key, find_logs(self._connection, [other_key])
+                self._changed.append((source.label, original.run_id))
+            key = next(iter(known), own_key)
             self._known.update(known)
             if key not in self._heads or key in self._replaced:
                 self._heads[key] = source, replace(head, key=key)
@@ -391,6 +399,24 @@ class Loader:
 def _read_head(source: LogSource) -> tuple[Head, Exception | None]:
     with closing(PeekedFile(source.open())) as file:
         return read_head(file.peek_log(), source.modified_us), file.damage
+
+
+def _name_changed_copy(source: LogSource, known: LogRow) -> str | None:
+    """Name a log that begins as a known one and goes on otherwise, as an edited or repaired copy does; None of others.
+
+    A copy that is shorter than what is known is taken for its beginning.
+    """
+    if known.content_digest is None:
+        return None
+    digest, left = blake2b(digest_size=16), known.end_offset_bytes
+    with suppress(OSError, ValueError, EOFError), closing(PeekedFile(source.open())) as file:
+        file.peek_log()
+        while left and (block := file.read(min(left, 1 << 20))):
+            digest.update(block)
+            left -= len(block)
+    if left or digest.hexdigest() == known.content_digest:
+        return None
+    return blake2b(f"{known.process_id}:{digest.hexdigest()}".encode(), digest_size=16).hexdigest()
 
 
 def _limit_to_roots(options: LoadOptions) -> Callable[[str], bool] | None:

@@ -28,6 +28,7 @@ class Checkpoint:
     begin_bytes: int
     end_bytes: int
     line_count: int
+    digest: str | None = None  # of a log's bytes before its end, once it is read
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,7 @@ class SqliteSink:
         row |= {
             "size_bytes": position.end_bytes,
             "end_offset_bytes": position.end_bytes,
+            "content_digest": position.digest,
             "line_count": position.line_count,
             "record_count": batch.record_count,
             "last_us": batch.last_us,

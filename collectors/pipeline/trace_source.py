@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compileboard.collectors.contract.events import CompileStarted, ConfigSeen, Event, Recompiled
@@ -104,6 +104,9 @@ class TraceSource:
         if self._log.is_elsewhere:
             return
         last = self._batch(events + self.closing_events(), max(self._stats.end_offset, self.offset_bytes))
+        (position,) = last.checkpoints
+        if position.end_bytes == self._stats.end_offset:
+            last.checkpoints = [replace(position, digest=self._stats.end_digest)]
         last.rejects.add_all(self.unread_beside)
         yield last
 

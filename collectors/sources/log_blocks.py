@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Protocol
 
 from compileboard.collectors.contract.rejects import Rejects
@@ -57,11 +58,17 @@ class BlockReader:
         self._counted = (0, 1)  # a place in the buffer and its line: a log of stray lines asks for every one
         self._skip_end = 0
         self.other = BORDER  # before records that are not skipped
+        self._digest = blake2b(digest_size=16)
 
     @property
     def offset(self) -> int:
         """Return the offset of what is not read yet: behind the last whole record, once all are read."""
         return self._base_offset
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the bytes before `offset`."""
+        return self._digest.hexdigest()
 
     @property
     def line(self) -> int:
@@ -140,6 +147,7 @@ class BlockReader:
         position, line = self._counted if self._counted[0] <= count else (0, self._base_line)
         self._base_line = line + self._buffer.count(b"\n", position, count)
         self._base_offset += count
+        self._digest.update(memoryview(self._buffer)[:count])
         self._buffer = self._buffer[count:]
         self._counted = (0, self._base_line)
 
@@ -155,6 +163,7 @@ class BlockReader:
             self._base_line += self._buffer.count(b"\n", 0, len(self._buffer) - 1)
             self._counted = (0, self._base_line)
             self._base_offset += len(self._buffer) - 1
+            self._digest.update(memoryview(self._buffer)[:-1])
             block = self._file.read(BLOCK_BYTES)
             if not block:
                 return len(self._buffer)

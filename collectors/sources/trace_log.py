@@ -65,6 +65,7 @@ class ReadStats:
     rejects: Rejects = field(default_factory=Rejects)
     end_offset: int = 0
     end_line: int = 1
+    end_digest: str | None = None  # of the bytes before it
 
 
 @dataclass
@@ -165,6 +166,7 @@ class TraceLog:
     def _end(self) -> None:
         self._piece = None
         self.stats.end_offset, self.stats.end_line = self._blocks.offset, self._blocks.line
+        self.stats.end_digest = self._blocks.digest
 
     def _learn(self, piece: Piece) -> None:
         prefix = PREFIX.match(piece.buffer, piece.begin)

@@ -191,6 +191,7 @@ create table logs (
   file_name text not null,
   size_bytes integer,                 -- as far as it was read
   end_offset_bytes integer not null,
+  content_digest text,                -- of the bytes before it, once they are all read
   line_count integer not null,
   record_count integer not null,
   payloads text not null,             -- kept | left_out

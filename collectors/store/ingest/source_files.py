@@ -31,6 +31,7 @@ class LogRow:
     end_offset_bytes: int
     payloads: str
     redacted: bool
+    content_digest: str | None = None
 
 
 def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dict[str, LogRow]:
@@ -38,7 +39,11 @@ def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dic
     logs = {}
     for process_id in process_ids:
         row = connection.execute(
-            "select process_id, run_id, end_offset_bytes, payloads, redacted from logs where process_id = :process_id",
+            """
+            select process_id, run_id, end_offset_bytes, payloads, redacted, content_digest
+            from logs
+            where process_id = :process_id
+            """,
             {"process_id": process_id},
         ).fetchone()
         if row is not None:
@@ -69,13 +74,14 @@ def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mappin
     connection.execute(
         """
         insert into logs
-          (process_id, run_id, name, file_name, size_bytes, end_offset_bytes, line_count, record_count, payloads,
-           redacted, first_us, last_us, read_us)
+          (process_id, run_id, name, file_name, size_bytes, end_offset_bytes, content_digest, line_count, record_count,
+           payloads, redacted, first_us, last_us, read_us)
         values
-          (:process_id, :run_id, :name, :file_name, :size_bytes, :end_offset_bytes, :line_count, :record_count,
-           :payloads, :redacted, :first_us, :last_us, :read_us)
+          (:process_id, :run_id, :name, :file_name, :size_bytes, :end_offset_bytes, :content_digest, :line_count,
+           :record_count, :payloads, :redacted, :first_us, :last_us, :read_us)
         on conflict (process_id) do update set
           size_bytes = excluded.size_bytes, end_offset_bytes = excluded.end_offset_bytes,
+          content_digest = excluded.content_digest,
           line_count = excluded.line_count, record_count = record_count + excluded.record_count,
           last_us = coalesce(excluded.last_us, last_us), read_us = excluded.read_us
         """,

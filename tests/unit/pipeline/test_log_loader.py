@@ -155,6 +155,21 @@ def test_damage_is_counted_by_kind_with_its_line(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("process_count", [1, 2])
+def test_a_changed_copy_of_a_log_is_a_run_of_its_own(tmp_path: Path, log: Path, process_count: int) -> None:
+    whole = log.read_bytes()
+    first = load(tmp_path / "t.db", log, process_count=process_count)
+    log.write_bytes(whole.replace(b'"guard_count": ', b'"guard_count": 1', 1))
+    changed = load(tmp_path / "t.db", log, process_count=process_count)
+    assert (changed.known_run, changed.record_count) == (False, first.record_count) and changed.run_id != first.run_id
+    assert changed.changed == [(log.name, first.run_id)]
+    again = load(tmp_path / "t.db", log)
+    assert (again.run_id, again.record_count) == (changed.run_id, 0)
+    log.write_bytes(whole + record({"artifact": {"name": "more", "encoding": "string"}}, "x").encode())
+    longer = load(tmp_path / "t.db", log)
+    assert (longer.run_id, longer.record_count) == (first.run_id, 1)
+
+
 def test_two_logs_in_one_file_are_two_processes(tmp_path: Path, log: Path) -> None:
     raw = log.read_bytes()
     log.write_bytes(raw + raw.replace(b" 4386 ", b" 4387 "))
