@@ -72,9 +72,9 @@ class NotesGradMode(torch.nn.Linear):
 
 def test_later_exports_have_the_grad_mode_of_the_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(NotesGradMode, "noted", [])
-    bench = load(BenchSettings(backend="export", compile_repeats=2), NotesGradMode(4, 4), monkeypatch, tmp_path)
+    bench = load(BenchSettings(backend="export"), NotesGradMode(4, 4), monkeypatch, tmp_path)
     outcome = export.run(bench)
-    assert outcome.accuracy == "pass" and len(outcome.repeats["export_s"]) == 2
+    assert outcome.accuracy == "pass" and len(outcome.repeats["export_s"]) == 3
     assert set(NotesGradMode.noted) == {False}, "the mode of inference"
 
 
