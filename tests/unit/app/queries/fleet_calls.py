@@ -260,6 +260,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     models.list_model_choices: _each(),
     models.list_bench_runs: _each(limit=(3, 200)),
     newest_runs.list_newest_runs: _each(limit=(3, 200)),
+    overview.has_observed_runs: lambda _board: iter(_SCOPES),
     overview.get_totals: lambda _board: (scope | more for scope in _SCOPES for more in ({}, _ALIVE)),
     overview.list_trend: lambda _board: (scope | more for scope in _SCOPES for more in ({}, {"newest": 7} | _ALIVE)),
     **dict.fromkeys(
