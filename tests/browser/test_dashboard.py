@@ -207,15 +207,26 @@ def test_charts_are_drawn_where_they_are_promised(tab: Page, address: str) -> No
 
 
 def test_a_chart_moves_nothing_when_it_is_drawn(open_tab: Callable[..., Page], address: str) -> None:
-    shape = "[...document.querySelectorAll('.chart__plot')].map(it => it.getBoundingClientRect().height)"
-    heights = []
-    for javascript in (False, True):
-        page = open_tab(java_script_enabled=javascript)
-        page.goto(f"{address}/graph_breaks")
-        if javascript:
-            page.locator("[data-drawn=yes] .main-svg").first.wait_for()
-        heights.append(page.evaluate(shape))
-    assert heights[0] == heights[1] != []
+    measure = """[...document.querySelectorAll('.chart__plot')].map((plot) => {
+      const empty = plot.cloneNode(false);
+      empty.removeAttribute("style");
+      plot.after(empty);
+      const heights = [plot, empty].map((element) => element.getBoundingClientRect().height);
+      empty.remove();
+      return heights;
+    })"""
+    page = open_tab()
+    page.goto(f"{address}/graph_breaks")
+    page.locator("[data-drawn=yes] .main-svg").first.wait_for()
+    heights = page.evaluate(measure)
+    assert heights and all(drawn == empty > 100 for drawn, empty in heights)
+
+
+def test_without_scripts_a_chart_leaves_no_blank(open_tab: Callable[..., Page], address: str) -> None:
+    page = open_tab(java_script_enabled=False)
+    page.goto(f"{address}/graph_breaks")
+    heights = page.evaluate("[...document.querySelectorAll('.chart__plot')].map((it) => it.offsetHeight)")
+    assert heights and max(heights) < 60
 
 
 def _ground(tab: Page) -> str:
