@@ -156,6 +156,14 @@ def test_a_busy_machine_shows_the_same_but_for_its_times() -> None:
 
 
 def test_most_pages_begin_with_an_example() -> None:
-    builds_or_serves = {"api.md", "cuda-run.md", "dependencies.md", "development.md", "push.md", "quick-start.md"}
+    builds_or_serves = {
+        "api.md",
+        "cuda-run.md",
+        "dependencies.md",
+        "development.md",
+        "glossary.md",
+        "push.md",
+        "quick-start.md",
+    }
     has_its_own_test = {"github-action.md", "notebook.md"}
     assert set(PAGES) - set(EXAMPLES) <= builds_or_serves | has_its_own_test
