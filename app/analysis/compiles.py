@@ -7,36 +7,16 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from compileboard.app.analysis.labels import (
-    OUTCOMES,
     PHASES,
     Phase,
     PhaseShare,
-    Word,
-    describe_outcome,
     list_shares,
     sum_phases,
 )
 from compileboard.app.queries.run.compiles import CompileRow
 from compileboard.app.queries.run.recompiles import RecompileRow
-from compileboard.app.queries.run.stacks import StackCompile
 from compileboard.app.queries.run.trace_files import CompileEvent
 from compileboard.collectors.contract.categories import BY_NAME, Category, label_category
-
-ENDINGS = {
-    "ok": Word("ok", "good", "Compiled at the first attempt, without a graph break."),
-    "restarted": Word("restarted", "busy", "Compiled after at least one restart."),
-    "broke": Word("broke and resumed", "warn", "A graph break split the function. The rest is compiled separately."),
-    "loaded": OUTCOMES["loaded"],
-    "empty": Word("empty", "quiet", "The function has no tensor operation to compile."),
-    "skipped": OUTCOMES["skipped"],
-    "failed": OUTCOMES["failed"],
-    "recompile_limit": OUTCOMES["recompile_limit"],
-    "started": Word("not finished", "busy", "dynamo began to trace the frame; no record of its end came."),
-    "announced": OUTCOMES["announced"],
-}
-LEGEND = tuple(
-    ENDINGS[key] for key in ("ok", "restarted", "broke", "loaded", "empty", "skipped", "failed", "recompile_limit")
-)
 
 
 @dataclass(frozen=True)
@@ -64,30 +44,11 @@ class CompileEntry:
     """One compile of the directory; `artifact_count` is without descriptions of tensors."""
 
     compile: CompileRow
-    ending: Word
     attempts: tuple[Attempt, ...]
     artifact_count: int
 
 
-def name_ending(compile_row: CompileRow | StackCompile) -> str:
-    """Return how a compile ended, one of ENDINGS; the filter of the list decides the same in SQL."""
-    if compile_row.outcome in ("compiled", "empty") and compile_row.graph_break_count:
-        return "broke"
-    if compile_row.outcome == "compiled":
-        return "restarted" if compile_row.attempt_count > 1 else "ok"
-    return compile_row.outcome
-
-
-def describe_ending(compile_row: CompileRow, running: bool) -> Word:
-    """Return the label of how a compile ended."""
-    if compile_row.outcome == "started":
-        return describe_outcome(compile_row.outcome, running)
-    return ENDINGS.get(name_ending(compile_row)) or describe_outcome(compile_row.outcome, running)
-
-
-def build_entries(
-    compiles: Sequence[CompileRow], steps: Sequence[CompileEvent], running: bool = False
-) -> list[CompileEntry]:
+def build_entries(compiles: Sequence[CompileRow], steps: Sequence[CompileEvent]) -> list[CompileEntry]:
     """Join each compile with what happened in it, by attempt."""
     by_compile: dict[int, list[CompileEvent]] = {}
     for step in steps:
@@ -96,7 +57,7 @@ def build_entries(
     for compile_row in compiles:
         own = by_compile.get(compile_row.id, [])
         count = sum(step.kind == "artifact" for step in own)
-        entries.append(CompileEntry(compile_row, describe_ending(compile_row, running), split_attempts(own), count))
+        entries.append(CompileEntry(compile_row, split_attempts(own), count))
     return entries
 
 

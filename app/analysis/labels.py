@@ -36,11 +36,13 @@ PHASES = (
 )
 
 OUTCOMES = {
-    "compiled": Word("compiled", "good", "Compiled code was produced."),
+    "compiled": Word("compiled", "good", "Compiled at the first attempt, without a graph break."),
+    "restarted": Word("restarted", "busy", "Compiled after at least one restart."),
+    "broke": Word("broke and resumed", "warn", "A graph break split the function. The rest is compiled separately."),
     "loaded": Word("loaded", "good", "Code of an earlier process came from a saved package."),
     "empty": Word("empty", "quiet", "The function has no tensor operation to compile."),
-    "failed": Word("failed", "bad", "The compile raised an exception."),
     "skipped": Word("skipped", "warn", "The function fell back to eager."),
+    "failed": Word("failed", "bad", "The compile raised an exception."),
     "recompile_limit": Word("recompile limit", "bad", "Recompiled too often: the function fell back to eager."),
     "started": Word("started", "busy", "Tracing began; its end was not recorded."),
     "announced": Word("announced", "quiet", "Events are recorded, but neither start nor end."),

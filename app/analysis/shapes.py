@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from compileboard.app.queries import fields
-from compileboard.app.queries.run.compiles import Outcome
+from compileboard.app.queries.outcomes import Outcome
 from compileboard.app.queries.run.shapes import MOST_RECORDS, ShapeCompile, SymbolRecord
 from compileboard.app.schema import PRIVATE
 

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from compileboard.app.analysis.compiles import ENDINGS, name_ending
-from compileboard.app.analysis.labels import Word
+from compileboard.app.analysis.labels import OUTCOMES
 from compileboard.app.queries.run.stacks import LooseRecord, StackCompile, StackNode
 
 # Packages whose frames say how torch and its neighbours call each other, not where the program is.
@@ -66,7 +65,7 @@ class StackTreeNode:
     records: list[LooseRecord] = field(default_factory=list)  # written here outside any compile
     compile_count: int = 0
     total_us: int = 0
-    endings: dict[str, int] = field(default_factory=dict)
+    outcomes: dict[str, int] = field(default_factory=dict)
 
     @property
     def id(self) -> int:
@@ -117,11 +116,6 @@ def is_library_name(file: str) -> bool:
     if not slash:
         return head.removesuffix(".py") in sys.stdlib_module_names or file.startswith("<frozen")
     return head in _PACKAGES or head in sys.stdlib_module_names
-
-
-def describe_ending(ending: str) -> Word:
-    """Return the word for how a compile ended."""
-    return ENDINGS.get(ending) or Word(ending, "quiet", "")
 
 
 def build_tree(
@@ -214,8 +208,8 @@ def _mark_used(by_id: dict[int, StackNode], ends: Iterable[int]) -> set[int]:
 
 def _sum_up(tree_node: StackTreeNode) -> None:
     for stack_compile in tree_node.compiles:
-        ending = name_ending(stack_compile)
-        tree_node.endings[ending] = tree_node.endings.get(ending, 0) + 1
+        outcome = stack_compile.outcome
+        tree_node.outcomes[outcome] = tree_node.outcomes.get(outcome, 0) + 1
         tree_node.total_us += stack_compile.total_us
     tree_node.compile_count += len(tree_node.compiles)
     if len(tree_node.children) > 1:
@@ -224,8 +218,8 @@ def _sum_up(tree_node: StackTreeNode) -> None:
     if above is not None:
         above.compile_count += tree_node.compile_count
         above.total_us += tree_node.total_us
-        for ending, count in tree_node.endings.items():
-            above.endings[ending] = above.endings.get(ending, 0) + count
+        for outcome, count in tree_node.outcomes.items():
+            above.outcomes[outcome] = above.outcomes.get(outcome, 0) + count
 
 
 def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> StackBlock:
@@ -283,9 +277,9 @@ def list_callers(tree_node: StackTreeNode) -> list[StackTreeNode]:
 
 
 def filter_matching(
-    nodes: Sequence[StackNode], compiles: Sequence[StackCompile], *, text: str, ending: str, rank: int | None
+    nodes: Sequence[StackNode], compiles: Sequence[StackCompile], *, text: str, outcome: str, rank: int | None
 ) -> list[StackCompile]:
-    """List the compiles with this ending and rank that have the text in their function or in a frame of their stack."""
+    """List the compiles with this outcome and rank that have the text in their function or a frame of their stack."""
     text = text.lower()
     hits: set[int] = set()
     if text:
@@ -295,7 +289,7 @@ def filter_matching(
     return [
         stack_compile
         for stack_compile in compiles
-        if (not ending or name_ending(stack_compile) == ending)
+        if (not outcome or stack_compile.outcome == outcome)
         and (rank is None or stack_compile.rank == rank)
         and (
             not text
@@ -307,25 +301,25 @@ def filter_matching(
 
 @dataclass(frozen=True)
 class FrameShare:
-    """One ending's part of a bar.
+    """One outcome's part of a bar.
 
     Units: percent of the bar.
     """
 
-    ending: str
+    outcome: str
     count: int
     start: float
     width: float
 
 
-def list_shares(endings: Mapping[str, int]) -> list[FrameShare]:
-    """Split a bar among the endings that came, in the order of the legend."""
-    whole, start, shares = sum(endings.values()), 0.0, []
-    for ending in sorted(endings, key=lambda ending: _ORDER.get(ending, len(_ORDER))):
-        width = 100 * endings[ending] / whole
-        shares.append(FrameShare(ending, endings[ending], round(start, 2), round(width, 2)))
+def list_shares(outcomes: Mapping[str, int]) -> list[FrameShare]:
+    """Split a bar among the outcomes that came, in the order of the legend."""
+    whole, start, shares = sum(outcomes.values()), 0.0, []
+    for outcome in sorted(outcomes, key=lambda outcome: _ORDER.get(outcome, len(_ORDER))):
+        width = 100 * outcomes[outcome] / whole
+        shares.append(FrameShare(outcome, outcomes[outcome], round(start, 2), round(width, 2)))
         start += width
     return shares
 
 
-_ORDER = {ending: number for number, ending in enumerate(ENDINGS)}
+_ORDER = {outcome: number for number, outcome in enumerate(OUTCOMES)}

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from compileboard.app import format
 from compileboard.app.analysis import labels
 from compileboard.app.analysis.artifacts.labels import describe_name
-from compileboard.app.analysis.compiles import list_present_phases, name_ending
+from compileboard.app.analysis.compiles import list_present_phases
 from compileboard.app.analysis.guards.breakdown import describe_kind
 from compileboard.app.analysis.models.backends import describe_backend
 from compileboard.app.analysis.models.labels import (
@@ -26,7 +26,7 @@ from compileboard.app.analysis.ranks.comparison import ASPECTS
 from compileboard.app.analysis.ranks.divergence import describe_caches
 from compileboard.app.analysis.repros import describe_message, describe_repro_kind, describe_result
 from compileboard.app.analysis.shapes import describe_guard, describe_range
-from compileboard.app.analysis.stacks import describe_ending, is_library_name, list_shares
+from compileboard.app.analysis.stacks import is_library_name, list_shares
 from compileboard.app.analysis.timeline import LEGEND, find_phase
 from compileboard.app.queries.fields import gb_url
 from compileboard.app.screens.exports import choose_model
@@ -40,7 +40,6 @@ TEMPLATE_NAMES = {
     "choose_model": choose_model,
     "describe_accuracy": describe_accuracy,
     "describe_caches": describe_caches,
-    "describe_ending": describe_ending,
     "describe_guard": describe_guard,
     "describe_kind": describe_kind,
     "describe_missing": describe_missing,
@@ -59,8 +58,7 @@ TEMPLATE_NAMES = {
     "label_category": label_category,
     "list_minimal_programs": list_minimal_programs,
     "list_present_phases": list_present_phases,
-    "list_ending_shares": list_shares,
-    "name_ending": name_ending,
+    "list_outcome_shares": list_shares,
     "phase_legend": LEGEND,
     "reject_kinds": KINDS,
 }

@@ -35,7 +35,6 @@ FILTER_LABELS = {
     "direction": "Direction",
     "dtype": "Dtype",
     "dynamic": "Dynamic shapes",
-    "ending": "Outcome",
     "function": "Function",
     "gb": "GB ID",
     "gpu": "GPU",

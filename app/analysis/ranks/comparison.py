@@ -261,7 +261,8 @@ def _value(rank_compile: RankCompile, aspect: str, digests: _Digests) -> Hashabl
     return (rank_compile.sizes, texts) if aspect == "tensors" else texts
 
 
-_PLACED = ("outcomes", "breaks", "caches", "tensors", "graphs", "code")
+# A graph break makes the outcome another one, so it is named before it.
+_PLACED = ("breaks", "outcomes", "caches", "tensors", "graphs", "code")
 
 
 def _mark(rank_compile: RankCompile, kinds: Iterable[str], digests: _Digests) -> Hashable:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from compileboard.app.api.answers import PageQuery, operation
 from compileboard.app.db import get_run_reader
 from compileboard.app.queries import fields
+from compileboard.app.queries.outcomes import Outcome, RecordOutcome
 from compileboard.app.queries.page import Page, check_content_id
 from compileboard.app.queries.parameters import Parameter, order_by
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, run
@@ -16,7 +17,6 @@ from compileboard.app.queries.run.compiles import (
     ORDERS,
     CompileFilter,
     CompileRow,
-    Outcome,
     RecordPhaseTimes,
 )
 from compileboard.app.queries.run.failures import CacheLookup, CudagraphSkip, FailureRow
@@ -69,7 +69,7 @@ def _describe_record() -> Keywords:
         "function": fields.FunctionName,
         "file": fields.FileName,
         "line": fields.LineNumber,
-        "outcome": Outcome,
+        "outcome": RecordOutcome,
         "start_us": Annotated[fields.TimeUs | None, "Start."],
         "duration_us": Annotated[fields.DurationUs | None, "Duration."],
         "duration_source": Annotated[

@@ -11,6 +11,7 @@ from compileboard.app.queries import fields
 from compileboard.app.queries.fleet.reason_trends import TrendGrid
 from compileboard.app.queries.fleet.reasons import ReasonSubject
 from compileboard.app.queries.fleet.runs import RunFilter
+from compileboard.app.queries.outcomes import OUTCOME_SQL
 from compileboard.app.queries.parameters import Parameter
 
 
@@ -84,16 +85,16 @@ class BreakEvent:
     compile_us: fields.CompileUs
 
 
-_EVENTS_SQL = """
+_EVENTS_SQL = f"""
 select
   g.id, g.run_id, g.process_id, g.sequence, g.compile_key, g.compile_id, g.line, g.outcome, g.time_us,
-  c.outcome as compile_outcome, nullif(c.total_us, 0) as compile_us
+  {OUTCOME_SQL} as compile_outcome, nullif(c.total_us, 0) as compile_us
 from graph_breaks as g
 left join compiles as c on c.id = g.compile_key
 where g.distinct_id = :id
 order by g.time_us desc, g.id desc
 limit :limit
-"""
+"""  # noqa: S608
 
 
 def _make_break(row: dict[str, Any]) -> DistinctBreak:

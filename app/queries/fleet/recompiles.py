@@ -10,6 +10,7 @@ from compileboard.app.queries import fields
 from compileboard.app.queries.fleet.reason_trends import TrendGrid
 from compileboard.app.queries.fleet.reasons import ReasonSubject
 from compileboard.app.queries.fleet.runs import RunFilter
+from compileboard.app.queries.outcomes import OUTCOME_SQL
 from compileboard.app.queries.parameters import Parameter
 from compileboard.collectors.contract.categories import BY_NAME
 
@@ -85,7 +86,7 @@ class CauseEvent:
     compile_us: fields.CompileUs
 
 
-_EVENTS_SQL = """
+_EVENTS_SQL = f"""
 with newest as materialized (
   select g.recompile_id, g.position
   from guard_failures as g
@@ -96,14 +97,14 @@ with newest as materialized (
 select
   e.id, e.run_id, e.process_id, e.sequence, e.compile_key, e.compile_id, e.recompiled_from, e.time_us,
   g.position, g.cache_entry, g.reason, g.expected, g.actual, g.source_line, g.line,
-  c.outcome as compile_outcome, nullif(c.total_us, 0) as compile_us
+  {OUTCOME_SQL} as compile_outcome, nullif(c.total_us, 0) as compile_us
 from newest as n
 join guard_failures as g on g.recompile_id = n.recompile_id and g.position = n.position
 join recompiles as e on e.id = n.recompile_id
 left join compiles as c on c.id = e.compile_key
 order by e.id desc, g.position desc
 limit :limit
-"""
+"""  # noqa: S608
 
 
 def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> CauseSummary:

@@ -8,35 +8,22 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.app.queries import fields
+from compileboard.app.queries.outcomes import OUTCOME_SQL, OUTCOMES, Outcome
 from compileboard.app.queries.page import FilterError, Page, bind_page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.trace_files import find_start, load_body
-from compileboard.app.schema import PRIVATE, Keywords, one_of, published
+from compileboard.app.schema import PRIVATE, Keywords, published
 from compileboard.collectors.contract.compile_labels import build_label, label_function, label_line, label_role
 from compileboard.collectors.store.causes import Caller, find_caller
 from compileboard.collectors.store.process_names import load_process_names
 
-OUTCOMES = ("compiled", "loaded", "empty", "failed", "skipped", "recompile_limit", "started", "announced")
-# How a compile ended, told finer than by its outcome: whether it went on after a graph break, or began again.
-ENDINGS = (
-    "ok",
-    "restarted",
-    "broke",
-    "loaded",
-    "empty",
-    "skipped",
-    "failed",
-    "recompile_limit",
-    "started",
-    "announced",
-)
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
 
 # What the table may be ordered by, never null: its column, its type and its field of a row, empty where that is None.
 ORDERS: dict[str, tuple[str, type[int | str], str]] = {
     "started": ("c.started_us", int, "started_us"),
     "function": ("coalesce(f.name, '')", str, "function"),
-    "outcome": ("c.outcome", str, "outcome"),
+    "outcome": (OUTCOME_SQL, str, "outcome"),
     "time": ("c.total_us", int, "total_us"),
     "attempts": ("c.attempt_count", int, "attempt_count"),
     "breaks": ("c.graph_break_count", int, "graph_break_count"),
@@ -51,7 +38,6 @@ def _describe_phases(phases: Iterable[str]) -> Keywords:
 _PHASES_HELP = "Time of each phase, exclusive: microseconds, null where torch recorded none."
 PhaseTimes = Annotated[dict[str, int | None], _describe_phases(PHASES), _PHASES_HELP]
 RecordPhaseTimes = Annotated[dict[str, int | None], _describe_phases(PHASES[:-1]), _PHASES_HELP]
-Outcome = Annotated[str, one_of(OUTCOMES), "What became of the compile."]
 
 
 @dataclass(frozen=True)
@@ -157,7 +143,6 @@ class CompileFilter:
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
     outcome: Annotated[str | None, Parameter(choices=OUTCOMES), "What became of the compile."] = None
     recompiled: Annotated[bool | None, "Only compiles that are recompiles, or only the others."] = None
-    ending: str | None = None  # of ENDINGS
     artifact: str | None = None  # torch's name of one that it has
 
 
@@ -184,10 +169,10 @@ class Compilation:
     metrics: dict[str, Any]
 
 
-_COLUMNS = """
+_COLUMNS = f"""
   c.id, c.process_id, p.pid, c.generation, c.compile_id, c.frame_id, c.frame_compile_id,
-  coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at, c.outcome, c.started_us,
-  c.duration_us, nullif(c.total_us, 0) as total_us, c.attempt_count, c.graph_break_count,
+  coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at, {OUTCOME_SQL} as outcome,
+  c.started_us, c.duration_us, nullif(c.total_us, 0) as total_us, c.attempt_count, c.graph_break_count,
   c.recompiled_from, c.recompile_category,
   case when f.file glob 'torch/*' or f.file in ('contextlib.py', 'functools.py') then c.stack_id end as wrapped_stack_id
 """
@@ -206,24 +191,18 @@ _SUMS = """
   sum(case when k.kind != 'runtime' then k.restart_us end) as restart_us,
   sum(case when k.kind = 'runtime' then k.duration_us - coalesce(k.cudagraph_us, 0) end) as first_calls_us
 """
-_WHERE = """
+_WHERE = f"""
   c.run_id = :run_id
-  and (:outcome is null or c.outcome = :outcome)
+  and (:outcome is null or :outcome = {OUTCOME_SQL})
   and (:recompiled is null or (c.recompiled_from is not null) = :recompiled)
   and (:text is null or instr(lower(coalesce(f.name, '') || ' ' || coalesce(f.file, '')), lower(:text)))
-  and (:ending is null or :ending = case
-    when c.outcome in ('compiled', 'empty') and c.graph_break_count > 0 then 'broke'
-    when c.outcome = 'compiled' and c.attempt_count > 1 then 'restarted'
-    when c.outcome = 'compiled' then 'ok'
-    else c.outcome
-  end)
   and (:artifact is null or c.id in (
     select a.compile_key
     from artifacts as a
     where a.run_id = :run_id
       and a.name = :artifact
   ))
-"""
+"""  # noqa: S608
 COMPILATIONS_SQL = """
 select
   k.id, k.sequence, k.compile_key, k.compile_id, k.process_id, coalesce(c.rank, p.rank) as rank, k.kind,
@@ -279,14 +258,14 @@ where c.run_id = :run_id
 order by c.started_us, c.id
 limit 1
 """
-OUTCOMES_SQL = """
-select c.outcome, count(*) as compile_count
+OUTCOMES_SQL = f"""
+select {OUTCOME_SQL} as final, count(*) as compile_count
 from compiles as c
 where c.run_id = :run_id
-group by c.outcome
-order by compile_count desc, c.outcome
+group by final
+order by compile_count desc, final
 limit 20
-"""
+"""  # noqa: S608
 
 
 def compiles_sql(order: str, up: bool, after: bool) -> str:
@@ -363,8 +342,6 @@ def list_compiles(
     order, direction = check_order(sort, ORDERS)
     if selection and selection.outcome and selection.outcome not in OUTCOMES:
         raise FilterError(f"outcome: {selection.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
-    if selection and selection.ending and selection.ending not in ENDINGS:
-        raise FilterError(f"outcome: {selection.ending[:40]!r} is not one of {', '.join(ENDINGS)}")
     _column, kind, name = ORDERS[order]
     after = decode_cursor(cursor, kind, int)
     values = _bind(run_id, selection) | {"limit": limit + 1}

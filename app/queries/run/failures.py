@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.queries import fields
+from compileboard.app.queries.outcomes import OUTCOME_SQL, OUTCOMES
 from compileboard.app.queries.page import Page, bind_page, make_page
-from compileboard.app.queries.run.compiles import OUTCOMES
 from compileboard.app.queries.run.trace_files import load_body
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.schema import one_of
@@ -134,7 +134,7 @@ limit :limit
 
 
 FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
-    """c.outcome, x.phase, x.occurrence_count, x.ended_program, coalesce(w.name, f.name) as function,
+    f"""{OUTCOME_SQL} as outcome, x.phase, x.occurrence_count, x.ended_program, coalesce(w.name, f.name) as function,
   coalesce(w.file, f.file) as file, case when x.phase = 'compile' then c.line else x.line end as line,
   x.error_type, x.message, e.body, coalesce(
     (
@@ -152,7 +152,7 @@ FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
         and q.kind = x.phase
         and q.state = 'captured'
     )
-  ) as repro_id""",
+  ) as repro_id""",  # noqa: S608
     "failures",
     """left join functions as w on w.id = x.function_id
 left join events as e on e.process_id = x.process_id and e.sequence = x.sequence""",

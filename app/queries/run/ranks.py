@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from compileboard.app.queries.outcomes import OUTCOME_SQL
 from compileboard.collectors.store.codec import unpack
 
 MOST_PROCESSES = 4096
@@ -83,13 +84,13 @@ order by rank, started_us, id
 limit :limit
 """
 # By start: that is the order of the index, and within one process the order of its own clock.
-COMPILES_SQL = """
-select process_id, id, generation, compile_id, function_id, outcome, total_us
-from compiles
+COMPILES_SQL = f"""
+select process_id, id, generation, compile_id, function_id, {OUTCOME_SQL}, total_us
+from compiles as c
 where run_id = :run_id
 order by started_us, id
 limit :limit
-"""
+"""  # noqa: S608
 CAUSES_SQL = """
 select r.compile_key, g.cause_id
 from recompiles as r

@@ -8,6 +8,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from compileboard.app.queries.outcomes import OUTCOME_SQL
 from compileboard.app.queries.page import Page, bind_page, make_page
 from compileboard.collectors.store.codec import unpack
 
@@ -61,9 +62,10 @@ class ShapeLine:
     expression: str | None
 
 
-COMPILES_SQL = """
+COMPILES_SQL = f"""
 select
-  c.started_us, c.id as key, c.compile_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.outcome,
+  c.started_us, c.id as key, c.compile_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file,
+  {OUTCOME_SQL} as outcome,
   (select count(*) from symbols as s where s.compile_key = c.id) as record_count
 from compiles as c
 left join functions as f on f.id = c.function_id
@@ -73,7 +75,7 @@ where c.run_id = :run_id
   and exists (select 1 from symbols as s where s.compile_key = c.id)
 order by c.started_us, c.id
 limit :limit
-"""
+"""  # noqa: S608
 RECORDS_SQL = """
 select id, kind, symbol, expression, value, value_range, source, file, line, source_line, detail
 from symbols

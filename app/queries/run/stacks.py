@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from compileboard.app.queries.outcomes import OUTCOME_SQL
 from compileboard.collectors.store.process_names import load_process_names
 
 MOST_NODES = 200_000
@@ -31,8 +32,6 @@ class StackCompile(NamedTuple):
     stack_id: int | None
     compile_id: str
     outcome: str
-    attempt_count: int
-    graph_break_count: int
     total_us: int
     rank: int | None
     function: str | None
@@ -47,9 +46,9 @@ where run_id = :run_id
 order by id
 limit :limit
 """
-COMPILES_SQL = """
+COMPILES_SQL = f"""
 select
-  c.id as key, c.stack_id, c.compile_id, c.outcome, c.attempt_count, c.graph_break_count, c.total_us,
+  c.id as key, c.stack_id, c.compile_id, {OUTCOME_SQL} as outcome, c.total_us,
   coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.process_id
 from compiles as c
 left join functions as f on f.id = c.function_id
@@ -57,7 +56,7 @@ left join processes as p on p.id = c.process_id
 where c.run_id = :run_id
 order by c.started_us, c.id
 limit :limit
-"""
+"""  # noqa: S608
 
 
 LOOSE_SQL = """

@@ -63,16 +63,14 @@ def choose_texts(connection: sqlite3.Connection, run_id: str, most_bytes: int = 
     return TextChoice(chosen, left_count, left_bytes, frozenset(stored_text.payload_id for stored_text in chosen))
 
 
-def iterate_entries(
-    connection: sqlite3.Connection, run_id: str, choice: TextChoice, running: bool, most: int
-) -> Iterator[Listed]:
+def iterate_entries(connection: sqlite3.Connection, run_id: str, choice: TextChoice, most: int) -> Iterator[Listed]:
     """Yield the run's first compiles in order, with what their logs have."""
     cursor: str | None = None
     while most > 0:
         page = compiles.list_compiles(connection, run_id, cursor=cursor, limit=min(_PAGE, most))
         steps = trace_files.list_steps(connection, [row.id for row in page.rows])
         texts = _find_texts(connection, [step.ref_id for step in steps if step.kind == "artifact"], choice)
-        for entry in build_entries(page.rows, steps, running):
+        for entry in build_entries(page.rows, steps):
             yield Listed(entry, texts)
         most, cursor = most - len(page.rows), page.next
         if cursor is None:
@@ -144,7 +142,7 @@ def _list_directory(connection: sqlite3.Connection, contents: Contents, payloads
         ),
         "listed": listed,
         "listed_count": min(most, run.compile_count),
-        "entries": iterate_entries(connection, run.id, choice, run.state == "running", most),
+        "entries": iterate_entries(connection, run.id, choice, most),
         "loose": list_loose(connection, run.id, choice) if listed else [],
         "choice": choice,
         "texts": iterate_texts(connection, choice),

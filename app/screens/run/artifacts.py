@@ -39,6 +39,7 @@ class DirectoryScreen:
     page: Page[CompileRow]
     count: int
     entries: Sequence[CompileEntry]
+    outcomes: Mapping[str, int]
     is_cut: bool
     loose: Sequence[ArtifactRow]
     artifact_counts: Mapping[str, int]
@@ -53,11 +54,12 @@ def build_directory(
     """
     page = compiles.list_compiles(reader, run.id, selection, cursor=cursor, limit=limit)
     steps = trace_files.list_steps(reader, [row.id for row in page.rows])
-    is_first = not (cursor or selection.text or selection.ending or selection.artifact)
+    is_first = not (cursor or selection.text or selection.outcome or selection.artifact)
     return DirectoryScreen(
         page=page,
         count=compiles.count_compiles(reader, run.id, selection),
-        entries=build_entries(page.rows, steps, run.state == "running"),
+        entries=build_entries(page.rows, steps),
+        outcomes=compiles.count_outcomes(reader, run.id),
         is_cut=len(steps) >= trace_files.MOST_STEPS,
         loose=artifacts.list_loose(reader, run.id) if is_first else (),
         artifact_counts=artifacts.count_names(reader, run.id),

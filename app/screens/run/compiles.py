@@ -135,7 +135,7 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
         chain=compiles.list_chain(reader, row.process_id, row.generation, row.frame_id),
         before=compiles.get_beside(reader, row, run.id, False),
         after=compiles.get_beside(reader, row, run.id, True),
-        entry=build_entries([row], trace_files.list_steps(reader, [row.id]), is_live)[0],
+        entry=build_entries([row], trace_files.list_steps(reader, [row.id]))[0],
         recompiles=recompiles.list_compile_recompiles(reader, [row.id]),
         graph_breaks=graph_breaks.list_compile_breaks(reader, row.id),
         failures=failures.list_compile_failures(reader, row.id),

@@ -33,7 +33,8 @@ from compileboard.app.analysis.ranks.divergence import (
     name_ranks,
 )
 from compileboard.app.queries.fields import CompileId, CompileKey, Count, DurationUs, FunctionName, Generation
-from compileboard.app.queries.run.compiles import OUTCOMES, PHASES, PhaseTimes
+from compileboard.app.queries.outcomes import OUTCOMES
+from compileboard.app.queries.run.compiles import PHASES, PhaseTimes
 from compileboard.app.queries.run.ranks import TEXTS, RankCompile, list_names, list_ranks, read_texts
 from compileboard.app.queries.run.recompiles import RecompileRow, list_compile_recompiles
 from compileboard.app.queries.run_cache import cached_for_run

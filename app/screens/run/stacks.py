@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
 
-from compileboard.app.analysis.compiles import ENDINGS, name_ending
-from compileboard.app.analysis.labels import Word
+from compileboard.app.analysis.labels import OUTCOMES
 from compileboard.app.analysis.stacks import (
     MOST_BLOCKS,
     LooseStack,
@@ -18,7 +17,6 @@ from compileboard.app.analysis.stacks import (
     StackTree,
     StackTreeNode,
     build_tree,
-    describe_ending,
     filter_matching,
     is_library_name,
     lay_out,
@@ -43,14 +41,14 @@ class StackFilter:
     """Which compiles the tree is of, and whether frames of libraries are in it."""
 
     text: str = ""
-    ending: str = ""
+    outcome: str = ""
     rank: int | None = None
     library: bool = False
 
     @property
     def is_narrow(self) -> bool:
         """Return True where it leaves compiles out."""
-        return bool(self.text or self.ending or self.rank is not None)
+        return bool(self.text or self.outcome or self.rank is not None)
 
 
 @dataclass(frozen=True)
@@ -72,11 +70,10 @@ class StacksScreen:
         return list_callers(self.top)
 
     @cached_property
-    def endings(self) -> list[tuple[str, Word, int]]:
-        """List how compiles ended, and how many, in the order of the legend."""
-        counts = Counter(map(name_ending, self.compiles))
-        known = [*ENDINGS, *(counts.keys() - ENDINGS.keys())]
-        return [(ending, describe_ending(ending), counts[ending]) for ending in known if counts[ending]]
+    def outcomes(self) -> dict[str, int]:
+        """Count the compiles by outcome, in the order of the legend."""
+        counts = Counter(row.outcome for row in self.compiles)
+        return {outcome: counts[outcome] for outcome in OUTCOMES if counts[outcome]}
 
     @property
     def ranks(self) -> list[int]:
@@ -96,7 +93,7 @@ def build_stacks(
     """Read the tree of a run's stacks below a frame; None where the tree has no such frame."""
     selection = selection or StackFilter()
     nodes, compiles = list_nodes(reader, run_id), list_stack_compiles(reader, run_id)
-    matching = filter_matching(nodes, compiles, text=selection.text, ending=selection.ending, rank=selection.rank)
+    matching = filter_matching(nodes, compiles, text=selection.text, outcome=selection.outcome, rank=selection.rank)
     tree = build_tree(nodes, matching, library=selection.library)
     top = tree.nodes.get(node)
     if top is None:
@@ -124,9 +121,6 @@ def read_stack_tree(reader: sqlite3.Connection, run_id: str) -> StackTree:
     )
 
 
-_ENDINGS_HELP = f"How those ended: {', '.join(f'`{ending}`' for ending in ENDINGS)}."
-
-
 @dataclass(frozen=True)
 class FrameRecords:
     """Records of one name."""
@@ -149,7 +143,7 @@ class StackFrame:
     is_library: Annotated[bool, "Whether the file is Python's, torch's or a well-known package's."]
     compile_count: Annotated[Count, "Compiles started here and below."]
     total_us: Annotated[DurationUs | None, "Their time."]
-    endings: Annotated[dict[str, Count], _ENDINGS_HELP]
+    outcomes: Annotated[dict[str, Count], "Those by outcome."]
     compile_keys: Annotated[Sequence[int], "The compiles that this very frame is: not those below."]
     records: Annotated[
         Sequence[FrameRecords], "What was recorded at this very frame outside any compile: export, AOTInductor."
@@ -186,7 +180,7 @@ def _make_frame(node: StackTreeNode, code: str | None) -> StackFrame:
         is_library=is_library_name(node.frame.file),
         compile_count=node.compile_count,
         total_us=node.total_us or None,
-        endings=node.endings,
+        outcomes=node.outcomes,
         compile_keys=[row.key for row in node.compiles],
         records=[FrameRecords(record.name, record.record_count, record.artifact_id) for record in node.records],
     )

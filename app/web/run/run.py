@@ -45,7 +45,7 @@ def _compiles(run: RunRow) -> dict[str, Any]:
         "sort": sort,
         "filtered": bool(selection.outcome or selection.text or recompiled is not None),
         "given": {key: request.args.get(key, "") for key in ("q", "outcome", "recompiled", "columns")},
-        "outcomes": [(key, labels.describe_outcome(key).word) for key in screen.outcomes],
+        "outcomes": [(key, labels.describe_outcome(key, run.state == "running").word) for key in screen.outcomes],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, abort, request
 
-from compileboard.app.analysis.compiles import ENDINGS
+from compileboard.app.analysis.labels import OUTCOMES, describe_outcome
 from compileboard.app.db import get_run_reader
 from compileboard.app.queries.page import FilterError, check_whole
 from compileboard.app.screens.run.stacks import StackFilter, build_stacks
@@ -22,13 +22,13 @@ def read_filter() -> StackFilter:
     Raises: FilterError if one has a value that cannot be used.
     """
     args = request.args
-    ending, library = args.get("ending", ""), args.get("library", "")
-    if ending and ending not in ENDINGS:
-        raise FilterError(f"ending: {ending[:40]!r} is not one of {', '.join(ENDINGS)}")
+    outcome, library = args.get("outcome", ""), args.get("library", "")
+    if outcome and outcome not in OUTCOMES:
+        raise FilterError(f"outcome: {outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
     if library not in ("", "shown"):
         raise FilterError(f"library: {library[:40]!r} is not shown")
     rank = check_whole("rank", args.get("rank"), 0, most=_HIGHEST) if args.get("rank") else None
-    return StackFilter(args.get("q", "").strip()[:200], ending, rank, bool(library))
+    return StackFilter(args.get("q", "").strip()[:200], outcome, rank, bool(library))
 
 
 @blueprint.get("/runs/<run_id>/stacks")
@@ -45,9 +45,9 @@ def show(run_id: str) -> str:
         tab="stacks",
         screen=screen,
         start=start,
-        shown_endings=[(ending, word.word) for ending, word, _number in screen.endings],
+        shown_outcomes=[(key, describe_outcome(key, detail.run.state == "running").word) for key in screen.outcomes],
         shown_ranks=[(str(rank), f"rank {rank}") for rank in screen.ranks],
-        given={key: request.args.get(key, "") for key in ("q", "ending", "rank", "library")},
+        given={key: request.args.get(key, "") for key in ("q", "outcome", "rank", "library")},
         filtered=selection.is_narrow,
         listed=LISTED,
     )

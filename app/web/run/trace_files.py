@@ -7,7 +7,7 @@ from contextlib import closing
 
 from flask import Blueprint, Response, abort, current_app, request
 
-from compileboard.app.analysis.compiles import ENDINGS, LEGEND
+from compileboard.app.analysis.labels import describe_outcome
 from compileboard.app.db import get_run_reader, get_settings
 from compileboard.app.engines.store import open_store
 from compileboard.app.queries.run.compiles import CompileFilter
@@ -25,7 +25,7 @@ def show(run_id: str) -> str:
     """Show a page of a run's compiles with what happened in each."""
     detail = find_run(run_id)
     given = {name: request.args.get(name, "").strip()[:200] for name in ("outcome", "q", "artifact")}
-    selection = CompileFilter(text=given["q"], ending=given["outcome"], artifact=given["artifact"])
+    selection = CompileFilter(text=given["q"], outcome=given["outcome"], artifact=given["artifact"])
     screen = build_directory(get_run_reader(run_id), detail.run, selection, request.args.get("cursor"), PAGE_SIZE)
     return render_run(
         detail,
@@ -35,8 +35,7 @@ def show(run_id: str) -> str:
         given=given,
         filtered=any(given.values()),
         names=[(name, f"{name} ({count:,})") for name, count in screen.artifact_counts.items()],
-        endings=[(key, word.word) for key, word in ENDINGS.items()],
-        legend=LEGEND,
+        outcomes=[(key, describe_outcome(key, detail.run.state == "running").word) for key in screen.outcomes],
         has_shapes="shapes.show" in current_app.view_functions,
     )
 

@@ -116,7 +116,7 @@ def _artifacts(reader: sqlite3.Connection) -> list[str]:
 
 def _directory(reader: sqlite3.Connection) -> list[str]:
     page = f"/runs/{_busiest(reader)}/directory"
-    queries = ["", "?outcome=ok", "?outcome=broke&q=forward", "?artifact=dynamo_output_graph", "?q=nothing"]
+    queries = ["", "?outcome=compiled", "?outcome=broke&q=forward", "?artifact=dynamo_output_graph", "?q=nothing"]
     return [page + query for query in queries]
 
 
@@ -150,7 +150,7 @@ def _ranks(reader: sqlite3.Connection) -> list[str]:
 
 def _stacks(reader: sqlite3.Connection) -> list[str]:
     runs_of = reader.execute("select run_id, max(id) from stack_nodes group by run_id order by run_id").fetchall()
-    filters = ("", "?library=shown", "?q=forward&ending=ok&rank=0")
+    filters = ("", "?library=shown", "?q=forward&outcome=compiled&rank=0")
     whole = [f"/runs/{run_id}/stacks{query}" for run_id, _node in runs_of for query in filters]
     return [*whole, *(f"/runs/{run_id}/stacks?library=shown&node={node}" for run_id, node in runs_of)]
 

@@ -218,6 +218,14 @@ def test_ranks_with_the_same_collectives_share_a_schedule() -> None:
     assert list_schedules(ranks([compiled(1, "0/0")], [compiled(2, "0/0", texts={"collectives": (9,)})]), texts) == ()
 
 
+def test_a_rank_that_alone_breaks_is_told_by_its_break() -> None:
+    whole, broken = compiled(1, "0/0"), compiled(2, "0/0", outcome="broke", breaks=(4,))
+    compared = compare_ranks(ranks([whole], [broken]), {})
+    assert compared.divergence and compared.divergence.aspect == "breaks"
+    text = describe_divergence(compared.divergence, NAMES)
+    assert text.sentence == "Rank 0 had no graph break in step (0/0); rank 1 had 1 graph break in step (0/0)."
+
+
 def test_breaks_and_ddps_pieces_are_counted_by_rank() -> None:
     cut = compiled(1, "0/0", breaks=(4, 5), texts={"graphs": (1,)}, piece_count=3)
     summaries = compare_ranks(ranks([cut, cut._replace(position=CompilePosition(0, 0, "1/0"))], [cut]), {}).ranks

@@ -26,10 +26,7 @@ from tests.unit.app.recorded import MARKUP, RUN, record_run
 def compiled(
     key: int, stack_id: int | None, total_us: int = 10, outcome: str = "compiled", **more: int
 ) -> StackCompile:
-    attempts, breaks = more.get("attempts", 1), more.get("breaks", 0)
-    return StackCompile(
-        key, stack_id, f"{key}/0", outcome, attempts, breaks, total_us, more.get("rank"), f"f{key}", "m.py", ""
-    )
+    return StackCompile(key, stack_id, f"{key}/0", outcome, total_us, more.get("rank"), f"f{key}", "m.py", "")
 
 
 def chain(*files: str) -> list[StackNode]:
@@ -64,7 +61,7 @@ def test_the_trie_is_flat_whole_and_sums_up(explored_client: FlaskClient, explor
         assert all(row["parent_id"] is None or row["parent_id"] < row["id"] for row in rows)
         tops = [row for row in rows if row["parent_id"] is None]
         assert sum(row["compile_count"] for row in tops) == count
-        assert all(sum(row["endings"].values()) == row["compile_count"] for row in rows)
+        assert all(sum(row["outcomes"].values()) == row["compile_count"] for row in rows)
 
 
 def test_ranks_are_one_tree_with_a_filter(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
@@ -83,12 +80,12 @@ def test_library_frames_fold_and_what_they_called_becomes_one() -> None:
         StackNode(4, 2, "model.py", 5, "forward"),
         StackNode(5, 3, "model.py", 5, "forward"),
     ]
-    compiles = [compiled(1, 4), compiled(2, 5, breaks=1), compiled(3, None)]
+    compiles = [compiled(1, 4), compiled(2, 5, outcome="broke"), compiled(3, None)]
     tree = build_tree(nodes, compiles)
     block = lay_out(tree.root)
     assert [node.frame.name for node in block.frames] == ["", "main", "forward"]
     assert [stack_compile.key for stack_compile in block.last.compiles] == [1, 2]
-    assert block.first.endings == {"ok": 1, "broke": 1}
+    assert block.first.outcomes == {"compiled": 1, "broke": 1}
     assert [stack_compile.key for stack_compile in tree.without_stack] == [3]
     assert len(lay_out(build_tree(nodes, compiles, library=True).root).children) == 2
 
@@ -135,17 +132,18 @@ def test_no_compile_is_lost_and_sums_hold(made: list[tuple[int, bool, int]], lib
 def test_filters_look_at_every_frame_of_a_stack() -> None:
     nodes, compiles = chain("train.py", "model.py"), [compiled(1, 2, rank=0), compiled(2, 1, outcome="failed", rank=1)]
 
-    def list_keys(text: str = "", ending: str = "", rank: int | None = None) -> list[int]:
+    def list_keys(text: str = "", outcome: str = "", rank: int | None = None) -> list[int]:
         return [
-            stack_compile.key for stack_compile in filter_matching(nodes, compiles, text=text, ending=ending, rank=rank)
+            stack_compile.key
+            for stack_compile in filter_matching(nodes, compiles, text=text, outcome=outcome, rank=rank)
         ]
 
     assert list_keys("TRAIN.py:1") == [1, 2]
     assert list_keys("model") == [1]
-    assert list_keys(ending="failed") == [2]
+    assert list_keys(outcome="failed") == [2]
     assert list_keys(rank=0) == [1]
-    assert [(share.ending, share.width) for share in list_shares({"failed": 1, "ok": 3})] == [
-        ("ok", 75.0),
+    assert [(share.outcome, share.width) for share in list_shares({"failed": 1, "compiled": 3})] == [
+        ("compiled", 75.0),
         ("failed", 25.0),
     ]
 
@@ -165,7 +163,7 @@ def test_library_files_are_told_from_the_users(file: str, library: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("query", "status"), [("ending=good", 400), ("rank=x", 400), ("library=1", 400), ("node=999999", 404)]
+    ("query", "status"), [("outcome=good", 400), ("rank=x", 400), ("library=1", 400), ("node=999999", 404)]
 )
 def test_a_bad_address_is_refused(explored_client: FlaskClient, run_id: str, query: str, status: int) -> None:
     assert explored_client.get(f"/runs/{run_id}/stacks?{query}").status_code == status

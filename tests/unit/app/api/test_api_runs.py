@@ -80,7 +80,7 @@ def test_a_run_has_its_surroundings(client: FlaskClient) -> None:
     data = get(client, f"/runs/{RUN}")
     assert (data["id"], data["cwd"], data["tags"], data["git_dirty"]) == (RUN, "/work", {}, True)
     assert data["facts"]["host"] == {"name": "box"}
-    assert data["outcomes"] == {"compiled": 2, "failed": 1, "recompile_limit": 1}
+    assert data["outcomes"] == {"broke": 1, "compiled": 1, "failed": 1, "recompile_limit": 1}
     assert data["phases_us"]["first_calls"] == 40_000
     assert data["changed_settings"][0]["name"] == "recompile_limit"
     assert get(client, f"/runs/{RUN}/configs/a4797441f1dafbf1")["values"] == {"recompile_limit": 2, "verbose": False}

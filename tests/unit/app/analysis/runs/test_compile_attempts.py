@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.compiles import ENDINGS, build_entries, name_ending, split_attempts
-from compileboard.app.queries.run import compiles, trace_files
+from compileboard.app.analysis.compiles import build_entries, split_attempts
+from compileboard.app.analysis.labels import OUTCOMES as OUTCOME_WORDS
+from compileboard.app.queries.outcomes import OUTCOMES
+from compileboard.app.queries.run import compiles, stacks, trace_files
 from compileboard.app.queries.run.compiles import CompileFilter
 from compileboard.app.queries.run.trace_files import CompileEvent
 from compileboard.app.settings import Settings
@@ -41,15 +44,35 @@ def test_every_step_is_there_once_and_in_order(explored_reader: sqlite3.Connecti
     first = entries[0]
     assert [attempt.number for attempt in first.attempts] == [0, 1]
     assert [line.first.kind for line in first.attempts[0].lines] == ["descriptions", "graph_break"]
-    assert first.ending == ENDINGS["broke"]
+    assert first.compile.outcome == "broke"
 
 
-def test_the_filter_in_sql_says_what_the_words_say(recorded_reader: sqlite3.Connection) -> None:
+def test_a_compile_has_one_outcome_wherever_it_is_listed(recorded_reader: sqlite3.Connection) -> None:
+    seen: set[str] = set()
     for run in recorded_reader.execute("select id from runs").fetchall():
         rows = compiles.list_compiles(recorded_reader, run["id"], limit=1000).rows
-        for ending in compiles.ENDINGS:
-            actual = compiles.list_compiles(recorded_reader, run["id"], CompileFilter(ending=ending), limit=1000).rows
-            assert [compile_row.id for compile_row in actual] == [row.id for row in rows if name_ending(row) == ending]
+        outcomes = {row.id: row.outcome for row in rows}
+        assert {row.key: row.outcome for row in stacks.list_stack_compiles(recorded_reader, run["id"])} == outcomes
+        assert compiles.count_outcomes(recorded_reader, run["id"]) == Counter(outcomes.values())
+        for outcome in OUTCOMES:
+            listed = compiles.list_compiles(recorded_reader, run["id"], CompileFilter(outcome=outcome), limit=1000).rows
+            assert [row.id for row in listed] == [row.id for row in rows if row.outcome == outcome]
+        seen |= set(outcomes.values())
+    assert {"compiled", "broke", "empty", "failed"} <= seen
+
+
+@pytest.mark.parametrize("run", ["zoo_graph_breaks", "zoo_recompiles"])
+def test_the_tabs_of_a_run_name_a_compile_alike(explored_client: FlaskClient, explored_reader, run: str) -> None:
+    run_id = _run(explored_reader, run)
+    compiled = explored_client.get(f"/api/v1/runs/{run_id}/compiles").json["data"]
+    expected = Counter(OUTCOME_WORDS[row["outcome"]].word for row in compiled)
+    pages = [explored_client.get(f"/runs/{run_id}{tab}").text for tab in ("?tab=compiles", "/directory", "/stacks")]
+    rows = re.findall(r"<tbody.*</tbody>", pages[0], re.DOTALL)[0]
+    entries = re.findall(r"<h3>.*?</header>", pages[1], re.DOTALL)
+    legend = re.findall(r'<ul class="legend" aria-label="Outcomes">(.*?)</ul>', pages[2], re.DOTALL)[0]
+    assert Counter(re.findall(r'<span class="badge[^>]*>([^<]+)</span>', rows)) == expected
+    assert Counter(re.findall(r'<span class="badge[^>]*>([^<]+)</span>', "".join(entries))) == expected
+    assert {word: int(count) for word, count in re.findall(r"</span>([^<(]+) \((\d+)\)", legend)} == expected
 
 
 def test_events_belong_to_the_attempt_of_the_artifacts_before_them() -> None:
@@ -85,7 +108,8 @@ def test_page_names_outcomes_and_links_everything(explored_client: FlaskClient, 
 
 
 @pytest.mark.parametrize(
-    ("query", "count"), [("outcome=broke", 3), ("outcome=ok", 0), ("artifact=dynamo_output_graph", 2), ("q=nobody", 0)]
+    ("query", "count"),
+    [("outcome=broke", 3), ("outcome=compiled", 0), ("artifact=dynamo_output_graph", 2), ("q=nobody", 0)],
 )
 def test_filters_leave_what_they_say(explored_client: FlaskClient, explored_reader, query: str, count: int) -> None:
     page = explored_client.get(f"/runs/{_run(explored_reader, 'zoo_graph_breaks')}/directory?{query}").text
@@ -95,7 +119,7 @@ def test_filters_leave_what_they_say(explored_client: FlaskClient, explored_read
 
 def test_a_bad_outcome_is_refused_in_words(explored_client: FlaskClient, explored_reader) -> None:
     answer = explored_client.get(f"/runs/{_run(explored_reader, 'zoo_recompiles')}/directory?outcome=best")
-    assert answer.status_code == 400 and "is not one of ok, restarted, broke" in answer.text
+    assert answer.status_code == 400 and "is not one of compiled, restarted, broke" in answer.text
 
 
 def test_a_run_without_payloads_says_so(tmp_path: Path, shared_app: Flask) -> None:

@@ -76,6 +76,14 @@ def test_list_compilations_has_every_metric_under_its_own_name(reader: sqlite3.C
     assert sum(record.duration_us or 0 for record in records if record.kind != "runtime") == 506_000
 
 
+def test_a_compile_that_traced_its_function_twice_restarted(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
+    store.execute("update compiles set attempt_count = 2 where compile_id in ('0/1', '0/2')")
+    chain = compiles.list_chain(reader, PROCESS, 0, 0)
+    assert [compile_row.outcome for compile_row in chain] == ["broke", "restarted", "recompile_limit"]
+
+
 def test_a_compile_has_its_start_and_its_chain(reader: sqlite3.Connection) -> None:
     rows = {row.compile_id: row for row in compiles.list_compiles(reader, RUN).rows}
     first = rows["0/0"]
@@ -83,7 +91,7 @@ def test_a_compile_has_its_start_and_its_chain(reader: sqlite3.Connection) -> No
     assert trace_files.list_stack(start)[0]["code"] == "f(x)"
     chain = compiles.list_chain(reader, PROCESS, 0, 0)
     assert [(compile_row.compile_id, compile_row.outcome) for compile_row in chain] == [
-        ("0/0", "compiled"),
+        ("0/0", "broke"),
         ("0/1", "compiled"),
         ("0/2", "recompile_limit"),
     ]
@@ -157,7 +165,7 @@ def _plan(reader: sqlite3.Connection, sql: str) -> list[str]:
     names = {"run_id": RUN, "limit": 5, "after_us": 0, "after_id": 0, "after_key": START_US}
     others = ("outcome", "text", "recompiled", "distinct_id", "key", "process_id", "generation", "frame_id", "sequence")
     others += ("least", "after_count")
-    values = dict.fromkeys((*others, "ending", "artifact")) | {f"key{n}": n for n in range(3)} | names
+    values = dict.fromkeys((*others, "artifact")) | {f"key{n}": n for n in range(3)} | names
     return [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
 
 

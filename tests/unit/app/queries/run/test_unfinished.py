@@ -98,7 +98,7 @@ def test_code_that_came_from_a_saved_package_is_no_unfinished_compile(
     rows = store.execute("select run_id, outcome, resumed_at from compiles order by id").fetchall()
     assert [(row["outcome"], row["resumed_at"]) for row in rows] == [("loaded", None), ("loaded", 20)]
     assert _read_run(client, rows[0]["run_id"])["problems"] == []
-    page = client.get(f"/runs/{rows[0]['run_id']}?tab=compiles&ending=loaded").text
+    page = client.get(f"/runs/{rows[0]['run_id']}?tab=compiles&outcome=loaded").text
     assert "loaded" in page and "not finished" not in page
 
 
