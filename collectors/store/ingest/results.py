@@ -11,7 +11,7 @@ from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.ingest.batch import Batch
 from compileboard.collectors.store.ingest.insert import InsertOnce, pick
-from compileboard.collectors.store.rollups.results import NUMBERS
+from compileboard.collectors.store.rollups.results import COUNTS, NUMBERS
 
 MOST_COUNT = 2**53  # beyond it a float names no number of things
 _WORDS = ("mode", "dtype", "device", "hardware", "backend")
@@ -45,6 +45,9 @@ where id = :id
 def write_result(batch: Batch, event: BenchMeasured) -> None:
     """Record a result. A second one of the same run, series and experiment adds what the first did not say."""
     numbers, others = _sort_values(event.values)
+    if event.status == "failed" and event.reason != "fail_accuracy":
+        # dynamo's counters start at 0: where a failure came first, a 0 counts nothing.
+        numbers |= {name: None for name in COUNTS if not numbers[name]}
     row = {
         "run_id": batch.run_id,
         "series_id": _find_series(batch, event),

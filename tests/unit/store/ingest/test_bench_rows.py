@@ -50,6 +50,18 @@ def test_a_result_keeps_known_numbers_in_columns_and_the_others_by_name(store: s
     assert repeats == FIRST.repeats
 
 
+@pytest.mark.parametrize(("reason", "breaks"), [("fail_to_run", [None, 2]), ("fail_accuracy", [0, 2])])
+def test_a_model_that_did_not_run_to_its_end_has_no_count_of_0(
+    store: sqlite3.Connection, reason: str, breaks: list[int | None]
+) -> None:
+    failed = replace(FIRST, status="failed", reason=reason, values={"graph_breaks": 0.0, "unique_graphs": 1.0})
+    broken = replace(failed, sequence=2, model="cnn", values={"graph_breaks": 2.0, "recompiles": 0.0})
+    assert [row["graph_breaks"] for row in rows(store, failed, broken)] == breaks
+    mean = "select graph_breaks_per_model from run_summaries where definition = 'hud'"
+    known = [count for count in breaks if count is not None]
+    assert store.execute(mean).fetchone()[0] == sum(known) / len(known)
+
+
 def test_a_result_given_twice_is_one(store: sqlite3.Connection) -> None:
     rows(store, FIRST)
     assert len(rows(store, FIRST)) == 1
