@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 MAX_CHART_BYTES = 50_000  # compressed
+# Values that differ by less than this share of the highest lie in the middle, else the chart is of their last digits.
+# HUD's threshold for a change is 0.05.
+NEARLY_SAME = 0.01
 
 
 @dataclass(frozen=True)

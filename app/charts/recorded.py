@@ -71,7 +71,7 @@ def chart_runs(points: Sequence[RunPoint]) -> Chart:
     figure = finish(
         traces,
         barmode="stack",
-        xaxis={"type": "date", "showgrid": False} | _room_for(bins, width_us),
+        xaxis=_date_axis(points, bins[-1] + width_us if bins else None),
         yaxis=count_axis(max(Counter(start for start, _state in counts.elements()).values(), default=0)),
     )
     rows = [[format_time(start)[:16], *(counts[start, state] for state in states)] for start in bins]
@@ -170,7 +170,7 @@ def _chart_trend(
             traces.append(shared | {"y": medians, "mode": "lines", "line": {"width": 2}, "hoverinfo": "skip"})
     figure = finish(
         traces,
-        xaxis={"type": "date", "showgrid": False},
+        xaxis=_date_axis(points, points[-1].started_us if points else None),
         yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6}
         if unit
         else count_axis(max(values.values(), default=0)),
@@ -195,13 +195,14 @@ def _label(suite: str | None, name: str) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def _room_for(bins: Sequence[int], width_us: int) -> dict[str, Any]:
-    """Show at least so many bins' time that a few bars stay bars."""
-    missing = _LEAST_BINS - ((bins[-1] - bins[0]) // width_us + 1) if bins else 0
-    if missing <= 0:
-        return {}
-    margin_us = missing * width_us // 2
-    return {"range": times([bins[0] - margin_us, bins[-1] + width_us + margin_us])}
+def _date_axis(points: Sequence[RunPoint], end_us: int | None) -> dict[str, Any]:
+    """Return an axis from the first run to `end_us`, of at least so many bins that a few bars stay bars."""
+    axis = {"type": "date", "showgrid": False}
+    if end_us is None:
+        return axis
+    width_us, _unit = _bin_width(points)
+    first_us = points[0].started_us // width_us * width_us
+    return axis | {"range": times([min(first_us, end_us - _LEAST_BINS * width_us), end_us])}
 
 
 def _bin_width(points: Sequence[RunPoint]) -> tuple[int, str]:

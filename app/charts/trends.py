@@ -7,7 +7,7 @@ from typing import Any
 
 from compileboard.app.analysis.metrics import Metric, format_value
 from compileboard.app.analysis.trends.lines import Axis, TrendLine, TrendPoint, describe_run
-from compileboard.app.charts.base import Chart, count_axis, escape, finish
+from compileboard.app.charts.base import NEARLY_SAME, Chart, count_axis, escape, finish
 from compileboard.app.format import format_time
 
 POINTS_ID = "points"
@@ -15,7 +15,6 @@ MOST_TABLE_ROWS = 200  # rows of the table; the API has all
 _MOST_INTERVALS = 150  # points with a bar each; more would be a smear
 _MOST_WORDS, _LONGEST_WORDS, _ROWS = 6, 34, 3
 _DENSE = 120
-_NEARLY_SAME = 0.01  # of the highest value; HUD's threshold for a change is 0.05
 _COLORS = 7
 _MARKS = {
     "failed": ("x", "state-bad"),
@@ -181,11 +180,11 @@ def _widen(values: Sequence[float]) -> dict[str, Any]:
     """Choose the range of an axis whose values are all nearly the same: else it is drawn of their last digits."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     level = max(abs(low), abs(high))
-    if not values or high - low >= _NEARLY_SAME * level > 0:
+    if not values or high - low >= NEARLY_SAME * level > 0:
         return {} if values else {"range": [0, 1], "showticklabels": False}
     if level == 0:
         return {"range": [-0.05, 1]}
-    middle, half = (low + high) / 2, 1.1 * _NEARLY_SAME * level  # both sides have a round tick inside
+    middle, half = (low + high) / 2, 1.1 * NEARLY_SAME * level  # both sides have a round tick inside
     return {"range": [middle - half, middle + half]}
 
 
@@ -193,8 +192,9 @@ def _find_range(axis: Axis) -> list[float]:
     first, last = (axis.positions[0], axis.positions[-1]) if axis.positions else (0, 1)
     alone = 3_600_000 if axis.name == "date" else 0.5  # an hour around one run, and never around runs minutes apart
     margin = (last - first) * 0.015 or alone
-    if axis.name != "date":
-        margin = max(margin, alone)
+    if axis.name == "date":  # nothing is later than the newest run
+        return [first - margin, last]
+    margin = max(margin, alone)
     return [first - margin, last + margin]
 
 

@@ -181,10 +181,16 @@ def test_many_points_get_a_rolling_median_and_say_so() -> None:
     assert line["y"][0] == dots["y"][0]
 
 
-def test_a_lone_bar_does_not_fill_its_chart() -> None:
-    axis = charts.chart_runs(_points(1, 1)).figure["layout"]["xaxis"]
-    assert axis["range"][1] - axis["range"][0] == 12 * HOUR_US // 1000
-    assert "range" not in charts.chart_runs(_points(1, 1000)).figure["layout"]["xaxis"]
+@pytest.mark.parametrize("runs", [1, 3, 1000])
+def test_axes_of_time_end_at_the_newest_run_and_a_lone_bar_does_not_fill_its_chart(runs: int) -> None:
+    points = _points(1, runs)
+    newest_ms = points[-1].started_us // 1000
+    bars, *trends = [chart.figure["layout"]["xaxis"]["range"] for chart in _charts(points)]
+    bin_ms = {1: 1, 3: 1, 1000: 24 * 7}[runs] * HOUR_US // 1000
+    assert newest_ms < bars[1] <= newest_ms + bin_ms
+    assert {trend[1] for trend in trends} == {newest_ms}
+    for low, high in (bars, *trends):
+        assert low <= points[0].started_us // 1000 and high - low >= 12 * bin_ms
 
 
 def test_counts_of_runs_add_up(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:

@@ -222,4 +222,5 @@ def test_where_nobody_checked_accuracy_trends_are_of_what_was_timed(
     assert [value is not None for value in speedup["data"][0]["y"]] == [True] * 3
     low, high = speedup["layout"]["xaxis"]["range"]
     assert high - low < 3 * 60_000, "runs minutes apart fill the chart"
+    assert high == (START_US + 2 * 60_000_000) // 1000, "no time after the newest run"
     assert '<option value="hud" selected>' in client.get("/trends?definition=hud").text
