@@ -296,8 +296,9 @@ def list_idle(arguments: BenchRequest, settings: BenchSettings, experiments: Seq
     if validates and find_spec("z3") is None:
         lines.append("--ci leaves translation validation out: z3-solver is not installed (pip install z3-solver)")
     if arguments.only and ":" not in arguments.only:
-        filters = [name for name in ("filter", "exclude", "exclude_exact") if values[name]]
-        lines += [f"{known[name][0].flags[0]} is left out: --only names the model" for name in filters]
+        choosing = ("filter", "exclude", "exclude_exact", "total_partitions", "partition_id")
+        flags = [asked[name][0].flags[0] for name in choosing if name in asked]
+        lines += [f"{flag} is left out: --only names the model" for flag in flags]
     return lines
 
 

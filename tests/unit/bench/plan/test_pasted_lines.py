@@ -103,6 +103,12 @@ def test_a_mode_beside_another_experiment_says_which_numbers_are_written() -> No
         ("--find-batch-sizes --batch-size 4", "inductor", "--batch-size is left out: --find-batch-sizes looks for it"),
         ("--only mlp -k unet", "inductor", "--filter is left out: --only names the model"),
         (
+            "--only mlp --total-partitions 4 --partition-id 1",
+            "inductor",
+            "--total-partitions is left out: --only names the model\n"
+            "compileboard: --partition-id is left out: --only names the model",
+        ),
+        (
             "--distributed-master-port 6790",
             "inductor",
             "--distributed-master-port is left out: it goes with --ddp or --fsdp",
