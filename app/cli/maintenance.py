@@ -36,7 +36,8 @@ _SIZES_BYTES = {
 BACKUP_NOTES = """\
 A backup is a folder: database.db, the deleted runs that can be restored, the files of sealed runs, and manifest.json
 with checksums. Uploads that wait for their import are left out. Servers and recorders go on meanwhile.
-Exit codes: 0 done, 1 done without some runs' files, which are damaged or missing, 2 nothing was written.
+Exit codes: 0 done, 1 done without some runs' files, which are damaged or missing, 2 nothing was written, as of a
+damaged database.
 """
 RESTORE_NOTES = """\
 What was there moves to FILE.replaced-<time>. Stop the servers and recorders of FILE first.

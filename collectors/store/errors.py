@@ -85,10 +85,7 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
             "permissions and how the disk is mounted; reading goes on."
         )
     if damaged or primary == 11 or "malformed" in text:
-        return StoreNotReadable(
-            f"{path} is damaged. Restore a backup, or record into a new --db FILE; `sqlite3 FILE .recover` may save "
-            "some of it."
-        )
+        return describe_damage(path)
     if primary == 10 or "disk I/O" in text:
         return StoreNotReadable(
             f"{path} cannot be read or written: the disk, or the connection to it, fails. Look at the system's log, "
@@ -100,6 +97,14 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
     return StoreRefused(
         f"{path}: the database refused a value or a statement ({name}); nothing of it was stored. That is a fault of "
         "CompileBoard: please report it with what led to it."
+    )
+
+
+def describe_damage(path: str) -> StoreNotReadable:
+    """Describe that a database is damaged, and what to do."""
+    return StoreNotReadable(
+        f"{path} is damaged. `compileboard verify --db {path}` lists what is wrong. Restore a backup, or record into "
+        "a new --db FILE; `sqlite3 FILE .recover` may save some of it."
     )
 
 

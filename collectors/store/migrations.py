@@ -14,6 +14,7 @@ from typing import Any
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
     DATABASE_VERSION,
+    check_pages,
     checkpoint,
     open_writer,
     write_transaction,
@@ -27,10 +28,11 @@ STEPS = ("schema_1",)  # SQL files here, in order; DATABASE_VERSION is their num
 def migrate(path: str | os.PathLike[str]) -> int:
     """Bring the database at `path` up to date, creating it where there is none; return how many steps it took.
 
-    Raises: StoreError in words if the file cannot be migrated.
+    Raises: StoreError in words if the file is damaged, or cannot be migrated.
     """
     connection = open_writer(path)
     try:
+        check_pages(connection, os.fspath(path))
         return migrate_connection(connection)
     except sqlite3.Error as error:
         raise explain(error, os.fspath(path)) from error

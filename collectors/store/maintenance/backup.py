@@ -25,7 +25,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader
+from compileboard.collectors.store.connection import DATABASE_VERSION, check_pages, open_reader
 from compileboard.collectors.store.dashboard.trash import find_sealed_run, trash_path
 from compileboard.collectors.store.errors import StoreError, StoreTooNew, explain
 from compileboard.collectors.store.maintenance.leases import SERVE, take_lease
@@ -103,7 +103,7 @@ def write_backup(
     """Back a database up into a new folder.
 
     The files of deleted and sealed runs that cannot be used are left out: which is added to `problems`.
-    Raises: StoreError in words, with nothing left under the folder's name.
+    Raises: StoreError in words, as for a damaged database, with nothing left under the folder's name.
     """
     folder = Path(os.path.abspath(target))
     if os.path.lexists(folder):
@@ -113,7 +113,9 @@ def write_backup(
     with _partial_folder(folder) as partial:
         created_us = time.time_ns() // 1000
         missing, missing_run_files, run_files = _copy_snapshot(database, partial, progress)
+        progress("check", 0, 1)
         with closing(_open_copy(partial / DATABASE)) as copy:
+            check_pages(copy, database)  # the copy: its pages were written just now, so they are in memory
             version = int(copy.execute("pragma user_version").fetchone()[0])
             counts = {name: count for name in COUNTED if (count := _count_rows(copy, name)) is not None}
         paths = _list_files(partial)

@@ -102,7 +102,7 @@ def test_a_backup_is_of_one_moment_and_writers_go_on(
 def test_a_backup_and_its_verification_tell_what_is_under_way(database: Path, tmp_path: Path) -> None:
     steps: list[tuple[str, int, int]] = []
     write_backup(str(database), str(tmp_path / "b"), program_version="1", progress=lambda *step: steps.append(step))
-    assert list(dict.fromkeys(step for step, _done, _total in steps)) == ["pages", "checksums", "to the disk"]
+    assert list(dict.fromkeys(step for step, _done, _total in steps)) == ["pages", "check", "checksums", "to the disk"]
     assert [(done, total) for step, done, total in steps if step == "checksums"][-1] == (
         (size := (tmp_path / "b" / "database.db").stat().st_size),
         size,
@@ -199,6 +199,30 @@ def test_the_commands_say_what_they_did(
     assert "is there already" in output.err
     assert main(["audit"]) == 0
     assert "database.restore" in capsys.readouterr().out
+
+
+def test_a_damaged_database_is_neither_backed_up_nor_up_to_date(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(open_reader(database)) as reader:
+        page = reader.execute("select rootpage from sqlite_schema where name = 'compiles'").fetchone()[0]
+        size = reader.execute("pragma page_size").fetchone()[0]
+    with database.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(bytes(size))
+    for words in (["backup", str(tmp_path / "b")], ["migrate"]):
+        assert main([*words, "--db", str(database)]) == 2
+        assert f"{database} is damaged. `compileboard verify" in capsys.readouterr().err
+    assert not list(tmp_path.glob("b*"))
+
+
+def test_a_database_that_was_emptied_is_neither_backed_up_nor_whole(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.truncate(database, 0)
+    for words in (["backup", str(tmp_path / "b"), "--db", str(database)], ["verify", str(database)]):
+        assert main(words) == 2
+        assert f"{database} is empty. Restore a backup" in capsys.readouterr().err
 
 
 def test_a_backup_needs_no_writable_original(database: Path, tmp_path: Path) -> None:
