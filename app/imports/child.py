@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -175,7 +174,7 @@ def _outcome(last: dict[str, Any], code: int) -> str:
 
 def _explain(last: dict[str, Any], code: int, late: bool, output: str, settings: Settings) -> str:
     if last.get("state") == "failed":
-        return str(last["message"]) + (_name_settings(str(last["message"])) if last.get("limit") else "")
+        return str(last["message"]) + (_name_setting(last["limit"]) if last.get("limit") else "")
     if late or code == -signal.SIGXCPU:
         return (
             f"It was ended after {settings.upload_timeout_s} seconds, the most that this server gives an import "
@@ -191,11 +190,8 @@ def _explain(last: dict[str, Any], code: int, late: bool, output: str, settings:
     return f"It ended unexpectedly with code {code}: {output or 'no message'}"
 
 
-def _name_settings(message: str) -> str:
-    """Name the settings that bound what was reached: entries, records or rows, else bytes."""
-    counted = re.search(r"the limit is [\d,]+ (entries|records|rows) for ", message)
-    names = (counted[1].upper(),) if counted else ("UNPACKED_MIB", "RATIO")
-    return f" Setting{'s' * (len(names) > 1)}: {', '.join(f'COMPILEBOARD_UPLOAD_{name}' for name in names)}."
+def _name_setting(limit: str) -> str:
+    return f" Setting: COMPILEBOARD_UPLOAD_{'UNPACKED_MIB' if limit == 'bytes' else limit.upper()}."
 
 
 def _describe_stored(slot: QueueEntry) -> str:

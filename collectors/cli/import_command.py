@@ -10,8 +10,8 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from compileboard.collectors.cli.common import (
     tag_option,
 )
 from compileboard.collectors.cli.indexing import index_after
-from compileboard.collectors.contract.rejects import KINDS, Reject
+from compileboard.collectors.contract.rejects import KINDS, OF_WHOLE_FILE, Reject
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.import_progress import Budget, ProgressLines
 from compileboard.collectors.pipeline.log_loader import APART_US, Imported, Loader, LoadOptions, Progress, await_log
@@ -36,15 +36,15 @@ from compileboard.collectors.pipeline.log_loader import follow as go_on
 from compileboard.collectors.pipeline.result_import import load_results
 from compileboard.collectors.repro.left_scripts import import_scripts
 from compileboard.collectors.runs.program import end_as_interrupted
-from compileboard.collectors.sources.discovery import NO_LIMITS, NO_NAMES, LogSource, SourceGroup, find_sources
+from compileboard.collectors.sources.discovery import NO_NAMES, LogSource, SourceGroup, find_sources
 from compileboard.collectors.sources.streams import Limits, NoSuchLog
 from compileboard.collectors.store.bundles.merging import MergedRun, is_bundle, merge_bundle
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.errors import StoreBusy, StoreError, StoreFull, explain
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.run_owners import NotOwner, RunSender, may_add
 from compileboard.collectors.terminal import command_hints
-from compileboard.collectors.terminal.values import read_count
+from compileboard.collectors.terminal.values import read_count, read_size
 from compileboard.command_line import Command, Option, Value
 from compileboard.exit_codes import DONE, FAILED
 
@@ -53,24 +53,27 @@ SLOW_BYTES = 4 << 20  # files of results above this are said to take a while
 PrintLine = Callable[[str], None]
 
 
-BOUNDS = "Limits, for programs that import what others sent"
+FOR_PROGRAMS = "For programs that import what others sent"
+# torch writes about 250 rows a MB of log: 64 GiB are as much as the limits on records and rows.
+DEFAULT_LIMITS = Limits(64 << 30, 1000, 200_000, 20_000_000, 20_000_000)
 LIMITS = {
-    "bytes": "Most unpacked bytes of archives.",
-    "ratio": "Largest unpacked ÷ packed size of a file.",
-    "entries": "Most entries in archives.",
-    "records": "Most records to import.",
-    "rows": "Most rows to write into the database.",
+    "bytes": "Most unpacked bytes of compressed files and archives of a PATH, as 200G. Default: 64G.",
+    "ratio": f"Largest unpacked ÷ packed size of a file; real logs reach 180. Default: {DEFAULT_LIMITS.ratio}.",
+    "entries": f"Most entries in archives. Default: {DEFAULT_LIMITS.entries}.",
+    "records": f"Most records to import. Default: {DEFAULT_LIMITS.records}.",
+    "rows": f"Most rows to write into the database. Default: {DEFAULT_LIMITS.rows}.",
 }
 
 
 def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
-    for name, text in reversed(LIMITS.items()):
+    for (name, text), default in reversed(list(zip(LIMITS.items(), astuple(DEFAULT_LIMITS), strict=True))):
         words: dict[str, Any] = {
-            "type": Value(read_count),
+            "type": Value(read_size if name == "bytes" else read_count),
+            "default": default,
             "metavar": "N",
             "help": text,
             "cls": Option,
-            "group": BOUNDS,
+            "group": "Limits on what others sent",
         }
         function = click.option(f"--limit-{name}", **words)(function)
     return function
@@ -117,22 +120,22 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     metavar="FILE",
     help="JSON file with what files are called, by their names on disk below PATH.",
     cls=Option,
-    group=BOUNDS,
+    group=FOR_PROGRAMS,
 )
 @click.option(
     "--sender",
     metavar="NAME",
     help="Who sent PATH and owns runs that are new: token:NAME or login:NAME.",
     cls=Option,
-    group=BOUNDS,
+    group=FOR_PROGRAMS,
 )
-@click.option("--only-own", is_flag=True, help="Add to runs of --sender alone.", cls=Option, group=BOUNDS)
+@click.option("--only-own", is_flag=True, help="Add to runs of --sender alone.", cls=Option, group=FOR_PROGRAMS)
 @click.option(
     "--progress-lines",
     is_flag=True,
     help="Print progress to stdout, a JSON object per line; end when its reader ends.",
     cls=Option,
-    group=BOUNDS,
+    group=FOR_PROGRAMS,
 )
 def import_command(
     paths: tuple[str, ...],
@@ -173,10 +176,9 @@ def import_command(
         rest: dict[str, Any] = {"latest": latest, "strict": strict, "limits": limits, "names": read_names(names)}
         rest |= {"follow": follow, "then": " and pushes it"}
         rest["process_count"] = jobs
-        queued = list(
-            import_into_outbox(paths, outbox_root(os.environ), RunConfig(**destination), load_options, **rest)
-        )
-        return DONE if deliver(os.environ, queued, print_message) else FAILED
+        root = outbox_root(os.environ)
+        code, queued = import_into_outbox(paths, root, RunConfig(**destination), load_options, **rest)
+        return code if deliver(os.environ, queued, print_message) else FAILED
     db = destination["database"]
     try:
         return import_paths(
@@ -206,8 +208,8 @@ def import_command(
 
 def import_into_outbox(
     paths: Sequence[str], root: Path, config: RunConfig, options: LoadOptions | None = None, **rest: Any
-) -> Iterator[str]:
-    """Import into a database that is thrown away, and put its runs into the outbox; yield each.
+) -> tuple[int, list[str]]:
+    """Import into a database that is thrown away, and put its runs into the outbox; return the exit code and the runs.
 
     Raises: StoreError, ValueError, OSError.
     """
@@ -219,8 +221,9 @@ def import_into_outbox(
         print_message(line.rpartition("; ")[0] if line.endswith(shlex.quote(database)) else line)
 
     with temporary_database() as database:
-        import_paths(list(paths), database, options or LoadOptions(), print_line=print_outcome, index=False, **rest)
-        yield from bundle_runs(database, root, config, print_message)
+        options = options or LoadOptions()
+        code = import_paths(list(paths), database, options, print_line=print_outcome, index=False, **rest)
+        return code, list(bundle_runs(database, root, config, print_message))
 
 
 def import_paths(
@@ -235,15 +238,16 @@ def import_paths(
     strict: bool = False,
     index: bool = True,
     process_count: int = 1,
-    limits: Limits = NO_LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
     names: Mapping[str, str] = NO_NAMES,
     lines: ProgressLines | None = None,
 ) -> int:
     """Import the paths, each as a run of its own but for the logs of one folder; return the exit code.
 
-    `then` says what follows where --follow ends.
+    One of several that cannot be imported is named, and the others are imported. `then` says what follows where
+    --follow ends.
 
-    Raises: ValueError where there is no log, StoreError, OSError.
+    Raises: ValueError, StoreError or OSError where nothing was imported, or with `lines` anything was not.
     """
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)  # records come and go by the thousand, and none of them in circles
@@ -251,10 +255,9 @@ def import_paths(
         raise ValueError("--follow takes one PATH and several were given; give the folder that the logs are in.")
     if follow and paths == ["-"]:
         raise ValueError("--follow takes a log or a folder; standard input is read to its end without it.")
-    if process_count > 1 and (follow or limits != NO_LIMITS):
+    if process_count > 1 and (follow or limits != DEFAULT_LIMITS):
         raise ValueError("--jobs goes without --follow and --limit-…, which are of one process; leave it out.")
     find = partial(find_sources, latest=latest, limits=limits, names=names)
-    # What is not there is said before anything is written.
     bundles, paths = ([], paths) if follow else split_bundles(paths)
     if bundles and options != LoadOptions(again=options.again, sender=options.sender):
         label = names.get(Path(bundles[0]).name, bundles[0])
@@ -262,7 +265,14 @@ def import_paths(
             f"{label} is a bundle, which is taken as it is; give the options about what is stored, names, suites and "
             "tags to logs alone"
         )
-    groups = [] if follow else join_folders([find(path) for path in paths])
+    attempts = _Attempts(print_line, is_alone=len(bundles) + len(paths) == 1, has_reader=lines is not None)
+    found: list[SourceGroup] = []
+    for path in [] if follow else paths:
+        with attempts.attempt():
+            found.append(find(path))
+    groups = join_folders(found)
+    if not (bundles or groups or follow):
+        raise NoSuchLog(_NOTHING)
     # Who bounds an import serves the database that it goes into: it is there.
     with closing(open_writer(database, create=lines is None)) as connection:
         migrate_connection(connection)
@@ -271,19 +281,52 @@ def import_paths(
             budget.listen()
         importing = _Importing(connection, database, options, print_line, lines, index, budget, process_count)
         for bundle in bundles:
-            importing.read_bundle(bundle, names.get(Path(bundle).name, Path(bundle).name))
+            with attempts.attempt():
+                importing.read_bundle(bundle, names.get(Path(bundle).name, Path(bundle).name))
         if follow:
-            importing.follow(paths[0], partial(find, paths[0]), then)
+            with attempts.attempt():
+                importing.follow(paths[0], partial(find, paths[0]), then)
         for group in groups:
-            if group.sources:
-                importing.read_logs(group)
-        for group in groups:
-            if group.results and not latest:
-                importing.read_results(group)
-        for group in groups:
-            if group.repros and not latest:
-                importing.read_repros(group)
-    return FAILED if strict and importing.rejected else DONE
+            with attempts.attempt():
+                importing.read_group(group, latest)
+            if group not in found:  # each of its files is a PATH
+                attempts.has_failed |= importing.has_unread_file
+    if attempts.has_failed and not importing.has_imported:
+        raise NoSuchLog(_NOTHING)
+    return FAILED if attempts.has_failed or (strict and importing.rejected) else DONE
+
+
+_NOTHING = "nothing was imported: each PATH failed, as said above"
+
+
+@dataclass
+class _Attempts:
+    """Attempts to import several paths: one that fails is named and leaves the others alone.
+
+    What reads the lines of progress gets the error instead, and so does who gave one path.
+    """
+
+    print_line: PrintLine
+    is_alone: bool
+    has_reader: bool
+    has_failed: bool = False
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Raises: StoreError, ValueError or OSError for one path alone, or where the database itself fails."""
+        try:
+            yield
+        except (StoreBusy, StoreFull, BrokenPipeError):
+            raise
+        except (StoreError, ValueError, OSError) as error:
+            if self.has_reader:
+                raise
+            limit = getattr(error, "limit", None)
+            message = f"{error} --limit-{limit} N raises the limit." if limit else str(error)
+            if self.is_alone:
+                raise (ValueError(message) if limit else error) from error
+            self.has_failed = True
+            self.print_line(f"failed: {message}")
 
 
 @dataclass
@@ -299,11 +342,24 @@ class _Importing:
     budget: Budget
     process_count: int
     rejected: bool = False
+    has_unread_file: bool = False
     _came: dict[str, list[str]] = field(default_factory=dict)  # the runs of each group
+
+    @property
+    def has_imported(self) -> bool:
+        return bool(self._came)
 
     def follow(self, path: str, find: Callable[[], SourceGroup], then: str) -> None:
         loader = await_log(path, find, self._begin, self.print_line)
         self._read(loader, find, then)
+
+    def read_group(self, group: SourceGroup, latest: bool) -> None:
+        if group.sources:
+            self.read_logs(group)
+        if group.results and not latest:
+            self.read_results(group)
+        if group.repros and not latest:
+            self.read_repros(group)
 
     def read_logs(self, group: SourceGroup) -> None:
         try:
@@ -424,6 +480,7 @@ class _Importing:
         if self.index and not done.deleted:
             index_after(self.connection, done.run_id, self.print_line)
         self.rejected |= bool(done.rejects.total) or done.deleted
+        self.has_unread_file |= not OF_WHOLE_FILE.isdisjoint(done.rejects.by_kind)
 
 
 def split_bundles(paths: list[str]) -> tuple[list[str], list[str]]:

@@ -157,4 +157,4 @@ def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -
             named = [find_run(reader, NEWEST) or NEWEST if run_id == NEWEST else run_id for run_id in run_ids]
         yield from bundle_runs(path, root, config, print_message, named, queue_more)
     else:
-        yield from import_into_outbox([path], root, config)
+        yield from import_into_outbox([path], root, config)[1]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from .events import Event
 
 # Kinds that a later reading of the same log may do away with: only what the last one met counts.
+OF_WHOLE_FILE = frozenset(("empty_log", "too_large_file", "wrong_separator", "unknown_table"))  # nothing of it was read
 OF_LAST_READING = frozenset(("truncated", "damaged_file", "empty_log"))
 
 # kind -> what it means, in words for people

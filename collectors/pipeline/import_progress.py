@@ -50,7 +50,8 @@ class Budget:
             if most is not None and used > most:
                 raise LimitExceeded(
                     f"{label}: {used:,} {what} came of it so far, the limit is {most:,} {what} for one import; import "
-                    "fewer logs at once."
+                    "fewer logs at once.",
+                    what,
                 )
         if self.is_pausing:
             raise Paused(f"{label}: stopped between two batches; importing it again reads the rest.")
@@ -107,7 +108,7 @@ class ProgressLines:
         if isinstance(error, Paused) and self._imported is not None:
             self._write("paused", self._imported)
         else:
-            self._put({"state": "failed", "message": str(error), "limit": isinstance(error, LimitExceeded)})
+            self._put({"state": "failed", "message": str(error), "limit": getattr(error, "limit", None)})
 
     def _write(self, state: str, imported: Imported, **more: Any) -> None:
         self._put(

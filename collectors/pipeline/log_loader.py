@@ -13,7 +13,7 @@ from hashlib import blake2b
 from heapq import merge
 
 from compileboard.collectors.contract.events import Event, RunEnded, RunStarted
-from compileboard.collectors.contract.rejects import IngestResult, Rejects
+from compileboard.collectors.contract.rejects import IngestResult, Reject, Rejects
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, Qualify, qualify
 from compileboard.collectors.pipeline.logs.imported_trace import DecodedBatch, ImportedTrace
@@ -308,8 +308,8 @@ class Loader:
     def _unread_files(self) -> Rejects:
         """Count the files of which nothing could be read."""
         rejects = Rejects()
-        for kind, example in self._unread.values():
-            rejects.add(kind, None, example)
+        for label, (kind, example) in self._unread.items():
+            rejects.add_file(label, Rejects({kind: Reject(1, None, example)}))
         return rejects
 
     def touch(self) -> None:

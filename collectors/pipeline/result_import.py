@@ -59,7 +59,8 @@ def load_results(
         if most_records is not None and record_count > most_records:
             raise LimitExceeded(
                 f"{group.label}: {record_count:,} records are in it, the limit is {most_records:,} records for one "
-                "import; import fewer files at once."
+                "import; import fewer files at once.",
+                "records",
             )
         if not merged.results and not any(file.file.breaks for file in read):
             raise NoSuchLog(_format_no_results(read))

@@ -235,7 +235,7 @@ def _find_in_file(path: Path, name: str, gauge: Gauge, is_given: bool = True) ->
             raise _unreadable(path, chunks.damage)
     packed = find_unpack(head) is not None
     if not packed and not is_zip(head) and not is_tar(head):
-        opening = partial(_open_plain, path, container)
+        opening = partial(_open_plain, path)
         source = LogSource(name, _base_name(name), modified_us, status.st_size, path, opening)
         return _sort(source, head, is_given)
     return _find_in_container(container, packed, _base_name(name), modified_us, is_given)
@@ -259,13 +259,11 @@ def _open_raw(path: Path) -> io.RawIOBase:
         raise _unreadable(path, error) from None
 
 
-def _open_plain(path: Path, container: Container) -> BinaryIO:
-    if container.gauge.limits == NO_LIMITS:
-        try:
-            return path.open("rb")
-        except OSError as error:
-            raise _unreadable(path, error) from None
-    return _open_stream(container.chunks, container, 0)
+def _open_plain(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise _unreadable(path, error) from None
 
 
 def _open_stream(make: Callable[[], Chunks], container: Container, number: int) -> BinaryIO:

@@ -28,7 +28,11 @@ class SourceDamaged(ValueError):
 
 
 class LimitExceeded(ValueError):
-    """More comes out of the files than the limits allow."""
+    """More comes out of the files than a limit allows: `limit` is its name, as in `import --limit-rows`."""
+
+    def __init__(self, message: str, limit: str = "") -> None:
+        super().__init__(message)
+        self.limit = limit
 
 
 def clean_name(text: str) -> str:
@@ -86,7 +90,8 @@ class Gauge:
         if self.limits.entries is not None and count > self.limits.entries:
             raise LimitExceeded(
                 f"{file}: {count:,} entries or more, the limit is {self.limits.entries:,} entries for all "
-                "archives together; pack only the logs."
+                "archives together; pack only the logs.",
+                "entries",
             )
 
     def layer(self, file: str, file_bytes: int | None) -> Callable[[int], None]:
@@ -110,14 +115,16 @@ class Gauge:
         if most is not None and total_bytes > most:
             raise LimitExceeded(
                 f"{file}: {total_bytes:,} bytes came out so far, the limit is {most:,} bytes for all logs together; "
-                "import fewer logs at once."
+                "import fewer logs at once.",
+                "bytes",
             )
         if ratio is None or file_bytes is None or out_bytes <= RATIO_FROM_BYTES:
             return
         if out_bytes > ratio * max(file_bytes, 1):
             raise LimitExceeded(
                 f"{file}: {out_bytes:,} bytes came out of {file_bytes:,}, which is more than {ratio:g} times as much, "
-                "the limit; unpack the log and import it as it is."
+                "the limit; unpack the log and import it as it is.",
+                "ratio",
             )
 
 

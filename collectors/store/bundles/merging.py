@@ -291,11 +291,10 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
         for (body,) in bundle.execute(f"select {column} from {table}"):  # noqa: S608 - our own names
             size_bytes = measure_unpacked(body, MOST_TEXT_BYTES)
             total_bytes += size_bytes
-            if size_bytes >= MOST_TEXT_BYTES or (most_bytes is not None and total_bytes > most_bytes):
-                most = MOST_TEXT_BYTES if most_bytes is None else min(most_bytes, MOST_TEXT_BYTES)
-                raise NotAStore(
-                    f"{name} has a text of {MOST_TEXT_BYTES:,} bytes, or more than {most:,} bytes of texts."
-                )
+            if size_bytes >= MOST_TEXT_BYTES:
+                raise NotAStore(f"{name} has a text of {MOST_TEXT_BYTES:,} bytes or more; it is refused.")
+            if most_bytes is not None and total_bytes > most_bytes:
+                raise NotAStore(f"{name} has more than {most_bytes:,} bytes of texts, the limit (--limit-bytes).")
     for table, key, hash_body in (("payloads", "lower(hex(digest))", digest_of), ("configs", "hash", _hash_config)):
         for digest, body in bundle.execute(f"select {key}, body from {table}"):  # noqa: S608 - our own names
             try:

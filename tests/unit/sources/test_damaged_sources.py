@@ -130,7 +130,7 @@ def test_zstd_is_unpacked_in_bounded_pieces_also_behind_a_first_frame() -> None:
 def test_the_size_limit_is_for_all_logs_together(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "in"
     for name, data in RANKS.items():
-        write(path, name, data)
+        write(path, f"{name}.gz", gzip.compress(data))
     if kind != "folder":
         path = write(tmp_path, "archive", ARCHIVES[kind](RANKS))
     total = sum(map(len, RANKS.values()))

@@ -165,7 +165,7 @@ def become_another(store: sqlite3.Connection) -> None:
         (add_table, "differs from a CompileBoard database in 'odd'; it is refused."),
         (add_index, "differs from a CompileBoard database in 'odd'"),
         (add_column, "differs from a CompileBoard database in 'runs'"),
-        (add_bomb, "has a text of 268,435,456 bytes, or more than 268,435,456 bytes of texts."),
+        (add_bomb, "has a text of 268,435,456 bytes or more; it is refused."),
         (add_text, "hostile.db has a text of 268,435,456 bytes or more; it is refused."),
         (point_nowhere, "is damaged or cut off; send it again, or export it anew."),
         (become_newer, "has database version 99; this CompileBoard knows versions up to"),
