@@ -89,7 +89,7 @@ class IncidentAssembler:
     def _make_row(self, incident_id: str, lead: SeriesChange, group: Sequence[SeriesChange]) -> dict[str, Any]:
         live = [change for change in group if change.state != "withdrawn"] or list(group)
         drivers = _list_drivers(live, lead.direction)
-        state = find_state(live, drivers, lead.direction)
+        state = find_state(live, drivers, lead.direction, self._ranks)
         good = max(
             (change for change in live if change.first_run_id == lead.first_run_id and change.evidence.get("before")),
             key=lambda change: self._ranks.get(change.before_run_id or "", -1),
@@ -163,7 +163,9 @@ def _list_drivers(live: Sequence[SeriesChange], direction: str) -> list[SeriesCh
     return [change for change in own if change.subject != "suite"] or own
 
 
-def find_state(live: Sequence[SeriesChange], drivers: Sequence[SeriesChange], direction: str) -> str:
+def find_state(
+    live: Sequence[SeriesChange], drivers: Sequence[SeriesChange], direction: str, ranks: Mapping[str, int]
+) -> str:
     """Return the state of an incident."""
     if all(change.state == "withdrawn" for change in live):
         return "withdrawn"
@@ -172,7 +174,24 @@ def find_state(live: Sequence[SeriesChange], drivers: Sequence[SeriesChange], di
         return "unconfirmed"
     if direction != "worse":
         return "closed"
-    return "recovered" if all(change.recovered_run_id for change in confirmed) else "open"
+    return "recovered" if _is_over(confirmed, ranks) else "open"
+
+
+def _is_over(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> bool:
+    """Return whether every change recovered, or most did and the others, as it seems, with them.
+
+    What one commit brought, one takes back; of many noisy series some are never certain alone.
+    """
+    recovered = [ranks.get(change.recovered_run_id, -1) for change in changes if change.recovered_run_id]
+    spans = [change.may_be_back for change in changes if not change.recovered_run_id]
+    if not spans:
+        return True
+    return len(recovered) > len(spans) and all(
+        span is not None
+        and ranks.get(span[0], len(ranks)) <= max(recovered)
+        and min(recovered) <= ranks.get(span[1], -1)
+        for span in spans
+    )
 
 
 def pick_headlines(

@@ -49,6 +49,7 @@ class DetectedChange:
     confirming_run_id: str | None  # that still shows it after it could be found; None while it is unconfirmed
     before_count: int
     after_count: int
+    may_be_back: tuple[str, str] | None = None  # between which runs it ended, where it rather seems to be over
 
     @property
     def key(self) -> SeriesKey:
@@ -92,7 +93,8 @@ def _change_keys(
     """Return what of the changes lies beyond a rank: nearer to a series' cut they cannot be detected again."""
     keys = set()
     for change in changes:
-        late = [run_id or "" for run_id in (change.first_run_id, change.recovered_run_id)]
+        runs = (change.first_run_id, change.recovered_run_id, *(change.may_be_back or ()))
+        late = [run_id or "" for run_id in runs]
         late = [run_id if ranks.get(run_id, -1) > horizon else "" for run_id in late]
         if change.kind != "vanished" and any(late):
             keys.add((change.kind, change.direction, *late))
@@ -202,6 +204,7 @@ def _from_change_point(series: Series, step: ChangePoint) -> DetectedChange:
         confirming_run_id=_find_confirming(series, step),
         before_count=step.before_count,
         after_count=step.after_count,
+        may_be_back=step.may_be_back and (series.run_ids[step.may_be_back[0]], series.run_ids[step.may_be_back[1]]),
     )
 
 
@@ -215,7 +218,7 @@ def _from_drift(series: Series, drift: Drift) -> DetectedChange:
         first_run_id=series.run_ids[drift.end],
         low_run_id=series.run_ids[int(later[0])],
         high_run_id=series.run_ids[drift.end],
-        recovered_run_id=None,
+        recovered_run_id=None if drift.recovered_at is None else series.run_ids[drift.recovered_at],
         confirming_run_id=series.run_ids[int(finite[-1])] if _drifted_before(series, finite) else None,
         before_count=int(np.count_nonzero(finite <= drift.start)),
         after_count=int(np.count_nonzero(finite >= drift.end)),

@@ -15,7 +15,7 @@ from compileboard.app.queries.dashboard.incidents import (
 )
 from compileboard.app.queries.fleet.series import SeriesRun, get_newest_pub, list_point_runs
 
-VERSION = 8  # of the detector: one more when it would find otherwise, then everything is looked at again
+VERSION = 9  # of the detector: one more when it would find otherwise, then everything is looked at again
 
 
 @dataclass(frozen=True)

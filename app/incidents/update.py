@@ -249,11 +249,16 @@ def _save(
             change.before_run_id,
             change.first_run_id,
         )
-        if before is not None and same_runs and all(getattr(before, name) == row[name] for name in _WITHOUT_EVIDENCE):
+        if (
+            before is not None
+            and same_runs
+            and before.may_be_back == change.may_be_back
+            and all(getattr(before, name) == row[name] for name in _WITHOUT_EVIDENCE)
+        ):
             continue
-        points = {"points": {"before": change.before_count, "after": change.after_count}}
-        facts = before.evidence | points if before is not None and same_runs else evidence.gather(change)
-        changes.rows.append(row | {"evidence": facts})
+        facts = before.evidence if before is not None and same_runs else evidence.gather(change)
+        points = {"before": change.before_count, "after": change.after_count}
+        changes.rows.append(row | {"evidence": facts | {"points": points, "may_be_back": change.may_be_back}})
     for stored_change in lost:
         back = [run_id for run_id in measured_ids if order.ranks[run_id] > order.ranks[stored_change.first_run_id]]
         if stored_change.kind != "vanished" or not back:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -118,8 +118,40 @@ _RANK_ALPHA = 0.05
 _TIED_RANK_ALPHA = 0.02  # counts and rounded values lie apart by chance more often
 _RANK_POINTS = 40
 _NOISE_FLOOR = 0.5
-_RECOVERED = 1 / 3
+RECOVERED, _RECOVERED_IN_NOISE = 1 / 3, 1 / 2  # of a step, how much of it may be left
+_LEVEL_SIGMAS = 2.0  # two levels that differ by fewer standard errors may be one
+_EXCURSION_LENGTHS = 4  # that may be mistaken for one another by chance, at each place
 _POSITION_LOSS = 2 * math.log(20)  # a likelihood 20 times lower
+_RETURN_LOSS = 2 * math.log(100)
+
+# The tests of a step
+# -------------------
+#
+# A fit is levels m[0], m[1], … between cuts; w are their weights (numbers of points) and s the noise about them,
+# widened for points that resemble the one before. With one level more in a stretch the sum of squares falls by
+#
+#     G = d² / (1/w_inside + 1/w_outside),    d = mean inside − mean outside,
+#
+# so that √G / s is Student's t of two means: `sigmas`. The alternatives to "nothing happened" are two.
+#
+# 1. A step: m[j-1] before the cut, m[j] after it. t holds level j against level j-1, and its tail is corrected for
+#    the places at which such a step could have been (`_places`).
+#
+# 2. An excursion: m[j-1], then m[j], then m[j-1] again. Both of its cuts are one event with two levels, so t holds
+#    level j against the points before *and* after it. Ten points of 5% in noise of 2.5%, 40 points before and 10
+#    after: t is 5.8 (1/10 and 1/50), where the way back alone has 4.5 (1/10 and 1/10), less than the 4.9 asked for.
+#    An excursion has a length beside its place, so its tail is corrected for both.
+#
+# Of an excursion it remains to be shown that it has both ends: against a step at one end alone, which has as many
+# levels, its likelihood is exp((G_excursion − G_step) / 2s²) times higher. If the level stayed, the probability that
+# it ever exceeds 100 is 1/100 where the levels are known. That also ends a newest step, which was corrected for fewer
+# places than an excursion is: that something happened is then settled, and the question is which of both it was.
+#
+# A level is back at an older one when a third of the step is left at most, or half of it where two standard errors of
+# the two levels are more than that third.
+#
+# Sources: Levin and Kline 1985, Yao 1993 (tests of an excursion, "epidemic alternatives"); Olshen et al. 2004 (the
+# search for it); Ville 1939, Wald 1945 (the likelihood ratio).
 
 
 @dataclass(frozen=True)
@@ -129,7 +161,8 @@ class ChangePoint:
     `low` to `high` are the positions at which the first point after may lie; `relative` is None where `before` is 0.
     `sigmas` is the size in standard errors, `p_value` is corrected for the number of positions looked at.
     `recovered_at` is the first point back at the level before, `recovers` the index of the earliest step that this
-    one takes back.
+    one takes back. Where the newest step rather seems to be over, `may_be_back` are the positions between which the
+    first point back would lie.
     """
 
     index: int
@@ -144,17 +177,40 @@ class ChangePoint:
     after_count: int
     recovered_at: int | None = None
     recovers: int | None = None
+    may_be_back: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class _CutTest:
+    """How far a cut stands out; `loss` is by how much 2 log likelihood falls without it, where it ends an excursion."""
+
+    sigmas: float
+    p_value: float
+    loss: float = math.inf
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """The levels between cuts, and of every cut how far it stands out."""
+    """The levels between cuts, the noise about them, and the test of each cut."""
 
     cuts: list[int]
     means: list[float]
+    weights: list[float]
     sigma: float
-    sigmas: list[float]
-    p_values: list[float]
+    freedom: int
+    tests: list[_CutTest] = field(default_factory=list)
+
+    def is_back(self, j: int, i: int) -> bool:
+        """Return whether level i is the one before cut j, as far as can be said of so many points."""
+        size, left = (abs(self.means[at] - self.means[j - 1]) for at in (j, i))
+        noise = _LEVEL_SIGMAS * self.sigma * math.sqrt(1 / self.weights[i] + 1 / self.weights[j - 1])
+        return left <= max(RECOVERED * size, min(_RECOVERED_IN_NOISE * size, noise))
+
+    def find_excursion(self, j: int) -> int | None:
+        """Return the first cut of the excursion that cut j begins or ends, None where it is a step for good."""
+        if j + 1 < len(self.means) and self.is_back(j, j + 1):
+            return j
+        return j - 1 if j >= 2 and self.is_back(j - 1, j) else None
 
 
 def detect_change_points(
@@ -185,8 +241,8 @@ def detect_change_points(
         if not any(doubts):  # ranks last: they cost most
             doubts = [0.0 if _ranks_apart(fit, j, series.raw) else 1.0 for j in range(1, len(cuts) - 1)]
         if not any(doubts):
-            return _make_change_points(series, fit)
-        weakest = max(range(len(doubts)), key=lambda j: (doubts[j], -fit.sigmas[j]))
+            return _make_change_points(series, _end_newest(series.series, fit, series.sigma))
+        weakest = max(range(len(doubts)), key=lambda j: (doubts[j], -fit.tests[j].sigmas))
         del cuts[weakest + 1]
         refine_positions(series.series, cuts)
     return []
@@ -202,9 +258,47 @@ def _fit(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
     own = max(math.sqrt(float(residuals @ residuals) / freedom), _NOISE_FLOOR * sigma)
     repeats = autocorrelation(residuals, len(means))
     own *= math.sqrt((1 + repeats) / (1 - repeats))
-    sizes = np.abs(np.diff(means)) / (own * np.sqrt(1 / weight[1:] + 1 / weight[:-1]))
-    p_values = [_places(cuts, j) * t_survival(float(size), freedom) for j, size in enumerate(sizes, 1)]
-    return _Fit(list(cuts), means.tolist(), own, sizes.tolist(), [min(1.0, p_value) for p_value in p_values])
+    fit = _Fit(list(cuts), means.tolist(), weight.tolist(), own, freedom)
+    fit.tests.extend(_test_cut(series, fit, j) for j in range(1, len(means)))
+    return fit
+
+
+def _test_cut(series: WeightedValues, fit: _Fit, j: int) -> _CutTest:
+    """Test a cut as the step or as one end of the excursion that it is."""
+    first, places, loss = fit.find_excursion(j), _places(fit.cuts, j), math.inf
+    if first is None:
+        low, cut, high = fit.cuts[j - 1 : j + 2]
+        gain = float(_gains(series, low, high, np.array([low]), np.array([cut]))[0])
+    else:
+        low, start, end, high = fit.cuts[first - 1 : first + 3]
+        gains = _gains(series, low, high, np.array([start, low, low]), np.array([end, start, end]))
+        gain, step_at_start, step_at_end = gains.tolist()
+        loss = (gain - (step_at_end if j == first else step_at_start)) / fit.sigma**2
+        places *= _EXCURSION_LENGTHS
+    sigmas = math.sqrt(gain) / fit.sigma
+    return _CutTest(sigmas, min(1.0, places * t_survival(sigmas, fit.freedom)), loss)
+
+
+def _end_newest(series: WeightedValues, fit: _Fit, sigma: float) -> _Fit:
+    """Let the newest step end where an excursion explains the points better; both cuts have the step's p-value."""
+    newest = len(fit.means) - 1
+    ends, gains = _return_gains(series, fit.cuts)
+    if not len(ends) or fit.find_excursion(newest) is not None:
+        return fit
+    ended = _fit(series, [*fit.cuts[:-1], int(ends[np.argmax(gains)]), fit.cuts[-1]], sigma)
+    tests = ended.tests[-2:]
+    if ended.find_excursion(newest) != newest or min(test.loss for test in tests) <= _RETURN_LOSS:
+        return fit
+    p_value = fit.tests[-1].p_value
+    return replace(ended, tests=[*fit.tests[:-1], *(replace(test, p_value=p_value) for test in tests)])
+
+
+def _return_gains(series: WeightedValues, cuts: Sequence[int]) -> tuple[Ints, Floats]:
+    """Return where the newest step may have ended, and by how much an excursion up to there fits better than a step."""
+    low, start, high = cuts[-3:]
+    ends = np.arange(start + MIN_POINTS, high - MIN_POINTS + 1)
+    gains = _gains(series, low, high, np.full_like(ends, start), ends)
+    return ends, gains - _gains(series, low, high, np.array([low]), np.array([start]))
 
 
 def _places(cuts: list[int], j: int) -> int:
@@ -223,8 +317,11 @@ def _drop_insignificant(fit: _Fit, j: int, centre: float, alpha: float, min_rela
     before, after = fit.means[j - 1], fit.means[j]
     if abs(after - before) < min_relative * abs(before + centre):
         return 2.0
-    if fit.p_values[j - 1] > alpha:
-        return fit.p_values[j - 1]
+    test = fit.tests[j - 1]
+    if test.p_value > alpha:
+        return test.p_value
+    if test.loss <= _RETURN_LOSS:
+        return min(1.0, math.exp(-test.loss / 2))
     return 1.0 if j == 1 and fit.cuts[1] < MIN_BASELINE else 0.0
 
 
@@ -233,13 +330,12 @@ def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
 
     A level that was left and come back to is one side, so that a short stretch is held against all of it.
     """
-    cuts, means = fit.cuts, fit.means
+    cuts, first = fit.cuts, fit.find_excursion(j)
     old = raw[max(cuts[j - 1], cuts[j] - _RANK_POINTS) : cuts[j]]
     new = raw[cuts[j] : min(cuts[j + 1], cuts[j] + _RANK_POINTS)]
-    near = _RECOVERED * abs(means[j] - means[j - 1])
-    if j + 1 < len(means) and abs(means[j + 1] - means[j - 1]) <= near:
+    if first == j:
         old = np.concatenate((old, raw[cuts[j + 1] : min(cuts[j + 2], cuts[j + 1] + _RANK_POINTS)]))
-    elif j >= 2 and abs(means[j] - means[j - 2]) <= near:
+    elif first is not None:
         new = np.concatenate((raw[max(cuts[j - 2], cuts[j - 1] - _RANK_POINTS) : cuts[j - 1]], new))
     if len(old) >= MIN_BASELINE and np.all(old == old[0]) and np.all(new == new[0]):
         return True
@@ -254,8 +350,11 @@ def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
 
 def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
     means, cuts, positions, steps = fit.means, fit.cuts, series.positions, []
-    recovered = _find_recovered(means)
-    undoing = _find_recovered(means, beyond=False)
+    recovered = _find_recovered(fit)
+    undoing = _find_recovered(fit, beyond=False)
+    ends, gains = _return_gains(series.series, cuts)
+    is_over = len(ends) > 0 and gains.max() > 0
+    over = positions[ends[gains >= gains.max() - _POSITION_LOSS * fit.sigma**2]] if is_over else []
     for j in range(1, len(means)):
         splits, gains = split_gains(series.series, cuts[j - 1], cuts[j + 1])
         likely = splits[gains >= gains.max() - _POSITION_LOSS * fit.sigma**2]
@@ -269,33 +368,34 @@ def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
                 before=math.ldexp(before, series.exponent),
                 after=math.ldexp(after, series.exponent),
                 relative=None if abs(before) <= series.rounding else (after - before) / abs(before),
-                sigmas=fit.sigmas[j - 1],
-                p_value=fit.p_values[j - 1],
+                sigmas=fit.tests[j - 1].sigmas,
+                p_value=fit.tests[j - 1].p_value,
                 before_count=cuts[j] - cuts[j - 1],
                 after_count=cuts[j + 1] - cuts[j],
                 recovered_at=int(positions[cuts[recovered[j]]]) if j in recovered else None,
                 recovers=None if undone is None else int(positions[cuts[undone]]),
+                may_be_back=(int(over[0]), int(over[-1])) if is_over and j == len(means) - 1 else None,
             )
         )
     return steps
 
 
-def _find_recovered(means: Sequence[float], *, beyond: bool = True) -> dict[int, int]:
-    """Return for each step that was taken back the level that did: the one before, to within a third of the step.
+def _find_recovered(fit: _Fit, *, beyond: bool = True) -> dict[int, int]:
+    """Return for each step that was taken back the level that did.
 
     With `beyond`, a level on the far side of the one before did so too. What takes a step back is taken back by
     nothing: a change that comes again after it is a step of its own.
     """
     recovered: dict[int, int] = {}
     undoing: set[int] = set()
+    means = fit.means
     for j in range(1, len(means)):
         if j in undoing:
             continue
-        size = means[j] - means[j - 1]
         for i in range(j + 1, len(means)):
-            left = (means[i] - means[j - 1]) / size  # 1: all of the step; 0: back
-            if abs(left) <= _RECOVERED or (beyond and left < 0):
+            is_back = fit.is_back(j, i)
+            if is_back or (beyond and (means[i] - means[j - 1]) * (means[j] - means[j - 1]) < 0):
                 recovered[j] = i
-                undoing |= {i} if abs(left) <= _RECOVERED else set()
+                undoing |= {i} if is_back else set()
                 break
     return recovered

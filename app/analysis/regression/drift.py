@@ -11,7 +11,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from compileboard.app.analysis.regression.change_points import ALPHA, ChangePoint, detect_change_points, t_survival
+from compileboard.app.analysis.regression.change_points import (
+    ALPHA,
+    RECOVERED,
+    ChangePoint,
+    detect_change_points,
+    t_survival,
+)
 from compileboard.app.analysis.regression.noise import (
     CleanSeries,
     Floats,
@@ -35,7 +41,7 @@ class Drift:
     """A slow change: level until `start`, straight from there to `end`, level again.
 
     Indices are positions in the given values; `relative` is None where `before` is 0; `replaces` are the indices of the
-    steps that the drift explains better.
+    steps that the drift explains better; `recovered_at` is the first point of the step that took it back.
     """
 
     start: int
@@ -46,6 +52,7 @@ class Drift:
     sigmas: float
     p_value: float
     replaces: tuple[int, ...] = ()
+    recovered_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,16 +114,21 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChange
     drift = detect_drift(values, errors, steps=steps)
     if drift is None:
         return SeriesChanges(steps, None)
-    left = [step for step in steps if step.index not in drift.replaces]
     replaced = set(drift.replaces)
-    left = [replace(step, recovers=None) if step.recovers in replaced else step for step in left]
-    return SeriesChanges(
-        [
-            replace(change_point, recovered_at=drift.end) if change_point.recovered_at in replaced else change_point
-            for change_point in left
-        ],
-        drift,
-    )
+    left = []
+    for step in steps:
+        if step.index in replaced:
+            continue
+        if step.recovered_at in replaced:
+            step = replace(step, recovered_at=drift.end)
+        if step.recovers in replaced:
+            step = replace(step, recovers=None)
+        share = (step.after - drift.before) / (drift.after - drift.before)  # 1: all of the drift; 0: back
+        if step.index > drift.end and share <= RECOVERED and drift.recovered_at is None:
+            drift = replace(drift, recovered_at=step.index)
+            step = replace(step, recovers=drift.end if share >= -RECOVERED else None)
+        left.append(step)
+    return SeriesChanges(left, drift)
 
 
 @dataclass(frozen=True)

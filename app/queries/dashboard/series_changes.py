@@ -113,6 +113,12 @@ class SeriesChange:
     incident_id: Annotated[str | None, "The incident that it is evidence of."]
     evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.incidents.evidence says what is in it
 
+    @property
+    def may_be_back(self) -> tuple[str, str] | None:
+        """Return between which runs it ended, where it rather seems to be over; else None."""
+        span = self.evidence.get("may_be_back")
+        return (span[0], span[1]) if span else None
+
 
 @dataclass(frozen=True)
 class WorseChange:
