@@ -14,7 +14,7 @@ from compileboard.app.checks.decision import compare
 from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, RuleOptions, Side
 from compileboard.app.checks.rules.pairing import Ambiguous, pair
 from compileboard.app.checks.sides import choose, dump_baseline, load_baseline
-from compileboard.app.checks.tables import list_flaky
+from compileboard.app.checks.tables import CannotCompare, list_flaky
 
 SERIES = {
     "suite": "s",
@@ -120,3 +120,10 @@ def test_what_a_baseline_keeps_is_read_back(cells: dict[str, Any], name: str) ->
         {"torch": "2"},
     )
     assert load_baseline(dump_baseline(side), "a") == side
+
+
+@pytest.mark.parametrize(("count", "listed"), [(1, "m0"), (3, "m0, m1, m2"), (4, "m0, m1, m2 and 1 more")])
+def test_sides_without_a_common_model_are_refused_by_name(count: int, listed: str) -> None:
+    ours = Side("new", tuple(_row(f"m{number}") for number in range(count)))
+    with pytest.raises(CannotCompare, match=f"no model in common: {listed} against other$"):
+        compare(ours, Side("old", (_row("other"),)), ["accuracy"], RuleOptions())

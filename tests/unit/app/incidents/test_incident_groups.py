@@ -111,6 +111,25 @@ def test_a_suite_joins_the_model_that_moved_it_and_keeps_no_incident_open(store:
     assert {incident.id: incident.state for incident in load_incidents(store)} == {"a": "recovered", "b": "open"}
 
 
+@pytest.mark.parametrize(
+    ("recovered", "span", "state"),
+    [
+        ("ab", (RUNS[2], RUNS[2]), "recovered"),
+        ("ab", (RUNS[1], RUNS[2]), "recovered"),
+        ("ab", (RUNS[1], RUNS[1]), "open"),  # not when the others did
+        ("ab", None, "open"),
+        ("a", (RUNS[2], RUNS[2]), "open"),  # as many that recovered as did not is no majority
+    ],
+)
+def test_a_noisy_series_keeps_no_incident_open_that_is_over(
+    store: sqlite3.Connection, recovered: str, span: tuple[str, str] | None, state: str
+) -> None:
+    noisy = ALONE | {"may_be_back": span}
+    changes = [make_change(id=id_, model=id_, evidence=ALONE, recovered_run_id=RUNS[2]) for id_ in recovered]
+    keep(store, *changes, make_change(id="c", model="c", evidence=noisy))
+    assert [incident.state for incident in load_incidents(store)] == [state]
+
+
 def test_what_is_better_or_neutral_is_never_open(store: sqlite3.Connection) -> None:
     keep(
         store,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,3 +187,26 @@ def test_flat_series_are_seldom_flagged() -> None:
 @pytest.mark.parametrize(("noise", "after", "reach"), [(0.01, 4, 0.95), (0.03, 6, 0.80)])
 def test_a_step_is_found_with_few_points_after(noise: float, after: int, reach: float) -> None:
     assert share(make_stepped(noise=noise, after=after), 150, position=40 - after) >= reach
+
+
+def make_dip(noise: float, seed: int) -> list[float]:
+    level = np.array([1.0] * 40 + [0.95] * 10 + [1.0] * 10)
+    return np.round(level * (1 + noise * np.random.default_rng(seed).standard_normal(60)), 3).tolist()
+
+
+@pytest.mark.parametrize("seed", [3, 6, 10, 23])
+def test_a_small_step_and_its_way_back_are_found_together(seed: int) -> None:
+    """Neither is by itself: 5% in noise of 2.4%, ten points long."""
+    down, up = detect_change_points(make_dip(0.024, seed))
+
+    assert down.low - 2 <= 40 <= down.high + 2 and down.after < down.before
+    assert down.recovered_at == up.index and up.recovers == down.index
+
+
+def test_a_step_whose_end_noise_hides_says_between_which_points_it_may_lie() -> None:
+    (step,) = detect_change_points(make_dip(0.027, seed=56))
+
+    assert step.index == 40 and step.recovered_at is None
+    assert step.may_be_back is not None and step.may_be_back[0] <= 50 <= step.may_be_back[1]
+    (lasting,) = detect_change_points(flat(24, 100.0) + flat(16, 90.0))
+    assert lasting.may_be_back is None

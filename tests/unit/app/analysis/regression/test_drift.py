@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compileboard.app.analysis.regression.drift import detect_drift, find_changes, is_stopped
 from tests.unit.app.analysis.regression.test_change_points import ANY
-from tests.unit.app.noisy import flat, make_flat, make_stepped
+from tests.unit.app.noisy import NOISE, flat, make_flat, make_stepped
 
 
 def falling(points_each: int, noise: float = 0.3) -> list[float]:
@@ -103,3 +103,12 @@ def test_flat_and_stepped_series_are_seldom_called_drifting() -> None:
 )
 def test_a_series_that_stopped_while_its_suite_went_on(times: list[int], suite_runs: int, vanished: bool) -> None:
     assert is_stopped(list(times), list(range(suite_runs))) is vanished
+
+
+def test_a_drift_ends_with_the_step_that_takes_it_back() -> None:
+    slope = [1 - 0.15 * share / 11 for share in range(12)]
+    level = [1.0] * 30 + slope + [0.85] * 10 + [1.0] * 15
+    changes = find_changes([value + noise / 200 for value, noise in zip(level, NOISE)])
+
+    assert changes.drift is not None and changes.drift.recovered_at == 52
+    assert [step.recovers for step in changes.steps] == [changes.drift.end]
