@@ -1,7 +1,8 @@
-"""Count the incidents of one commit in a suite: `python -m benchmarks.regression.incidents [--models N]`.
+"""Count the incidents of one commit in a suite: `python -m benchmarks.regression.incidents [--seeds N …]`.
 
 Each line is a history of nightly runs through ingest and detection, in which one commit (or ten days) changed every
-model; the last one is flat. Found are models with a change of speedup or status within three runs of the planted one.
+model; the last one is flat. Numbers are of one seed each, in their order. Found are models with a change of speedup or
+status within three runs of the planted one.
 """
 
 from __future__ import annotations
@@ -94,10 +95,22 @@ def _measure(model: Model, level: float, chance: random.Random) -> dict[str, flo
     }
 
 
-def measure(case: Case, folder: Path, model_count: int, seed: int) -> Row:
+@dataclass(frozen=True)
+class Counts:
+    """What was found of one history: models; incidents of the planted commit; incidents and improvements at all."""
+
+    found: int
+    back: int
+    incidents: int
+    open: int
+    worse: int
+    better: int
+
+
+def measure(case: Case, folder: Path, model_count: int, seed: int) -> Counts:
     """Record a history, bring incidents up to date, and count them."""
     chance = random.Random(seed)
-    models, database = make_models(model_count, chance), folder / f"{case.what.replace('%', '')}.db"
+    models, database = make_models(model_count, chance), folder / f"{seed} {case.what.replace('%', '')}.db"
     migrate(database)
     with closing(open_writer(database)) as connection:
         ingestor = Ingestor(connection)
@@ -108,31 +121,43 @@ def measure(case: Case, folder: Path, model_count: int, seed: int) -> Row:
         changed = connection.execute(
             "select model, metric, subject, incident_id, direction, first_run_id, recovered_run_id from series_changes"
         ).fetchall()
-        states = dict(connection.execute("select id, state from incidents where direction = 'worse'").fetchall())
+        stored = connection.execute("select id, state, direction from incidents").fetchall()
+    states = {row["id"]: row["state"] for row in stored if row["direction"] == "worse"}
     near = set(map(name_run, range(CHANGE - NEAR - case.length, CHANGE + NEAR + case.length + 1)))
     own = [row for row in changed if row["first_run_id"] in near and row["direction"] == "worse"]
     models_found = [row for row in own if row["subject"] == "model" and row["metric"] in ("speedup", "passes")]
     found, back = ({row["model"] for row in models_found if row["recovered_run_id"] or not only} for only in (0, 1))
     incidents = {row["incident_id"] for row in own} & states.keys()
-    recovered = f"{len(back)} of {len(models)}" if case.changes == 2 else ""
     is_open = sum(states[id_] == "open" for id_ in incidents)
-    return Row(
-        case.what, f"{len(found)} of {len(models)}", recovered, f"{len(incidents)}, {is_open} open", str(len(states))
+    better = sum(row["direction"] == "better" for row in stored)
+    return Counts(len(found), len(back), len(incidents), is_open, len(states), better)
+
+
+def make_row(case: Case, counts: list[Counts]) -> Row:
+    """Join the numbers of each seed."""
+    found, back, made, is_open, worse, better = (
+        ", ".join(str(getattr(of_seed, name)) for of_seed in counts) for name in Counts.__dataclass_fields__
     )
+    back = back if case.changes == 2 else ""
+    return Row(case.what, found, back, f"{made}; open {is_open}", f"{worse}; better {better}")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Measure each case and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.regression.incidents", description=__doc__)
     parser.add_argument("--models", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], metavar="N")
     arguments = parser.parse_args(argv)
     with scratch_folder() as folder:
-        rows = [measure(case, Path(folder), arguments.models, arguments.seed) for case in CASES]
         flat = Case(f"flat, {5 * FLAT_MODELS:,} series", lambda _day: 1.0)
-        rows.append(measure(flat, Path(folder), FLAT_MODELS, arguments.seed))
+        sizes = [(case, arguments.models) for case in CASES] + [(flat, FLAT_MODELS)]
+        rows = [
+            make_row(case, [measure(case, Path(folder), size, seed) for seed in arguments.seeds])
+            for case, size in sizes
+        ]
     headings = ("what", "models found", "recovered", "incidents of it", "all that got worse")
-    print_table(f"Incidents, {arguments.models} models × {DAYS} runs, seed {arguments.seed}", rows, headings=headings)
+    seeds = ", ".join(map(str, arguments.seeds))
+    print_table(f"Incidents, {arguments.models} models × {DAYS} runs, seeds {seeds}", rows, headings=headings)
     return 0
 
 

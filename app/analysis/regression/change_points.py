@@ -140,7 +140,7 @@ _RETURN_LOSS = 2 * math.log(100)
 # 2. An excursion: m[j-1], then m[j], then m[j-1] again. Both of its cuts are one event with two levels, so t holds
 #    level j against the points before *and* after it. Ten points of 5% in noise of 2.5%, 40 points before and 10
 #    after: t is 5.8 (1/10 and 1/50), where the way back alone has 4.5 (1/10 and 1/10), less than the 4.9 asked for.
-#    An excursion has a length beside its place, so its tail is corrected for both.
+#    An excursion has a length beside its place; its tail is corrected for both, and 5.3 is asked for.
 #
 # Of an excursion it remains to be shown that it has both ends: against a step at one end alone, which has as many
 # levels, its likelihood is exp((G_excursion − G_step) / 2s²) times higher. If the level stayed, the probability that
