@@ -12,6 +12,11 @@ from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import count_text
 
+LIST_NOTED = """
+select events.body
+from events join processes on processes.id = events.process_id
+where events.run_id = :run_id and events.kind = 'noted' and (:task is null or processes.task = :task)
+"""
 WORDS = {"same": "right", "wrong": "wrong", "skipped": "not compared"}
 
 
@@ -29,17 +34,19 @@ def describe_graph_checks(database: str, run_id: str) -> str:
     return f"{line} ({reasons.most_common(1)[0][0]})" if reasons else line
 
 
-def read_graph_checks(connection: sqlite3.Connection, run_id: str) -> tuple[Counter[str], float, Counter[str]]:
+def read_graph_checks(
+    connection: sqlite3.Connection, run_id: str, task: str | None = None
+) -> tuple[Counter[str], float, Counter[str]]:
     """Return how many calls of graphs have each verdict, what comparing took, and why some were not compared.
+
+    With a task, those of its processes alone.
 
     Units: seconds
     """
     verdicts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     seconds = 0.0
-    rows = connection.execute(
-        "select body from events where run_id = :run_id and kind = 'noted'", {"run_id": run_id}
-    ).fetchall()
+    rows = connection.execute(LIST_NOTED, {"run_id": run_id, "task": task}).fetchall()
     for row in rows:
         event = json.loads(unpack(row["body"]))
         if event.get("name") != GRAPH_CHECKED:

@@ -9,7 +9,7 @@ import json
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from compileboard.collectors.contract.run_config import REPRO_VARIABLE
 from compileboard.collectors.spool.crashes import promote_crashes
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.terminal.graph_checks import read_graph_checks
 from compileboard.start import own_command
 
 SUFFIX = "/graphs"  # of the second process's task
@@ -85,8 +86,9 @@ def search_graphs(
     database = run.manifest.database
     with closing(open_reader(database)) as connection:
         graphs = list_failed_graphs(connection, run.manifest.run_id, planned.name + SUFFIX)
+        verdicts, _, reasons = read_graph_checks(connection, run.manifest.run_id, planned.name + SUFFIX)
     if not graphs:
-        return [f"{planned.name}: none of its graphs fails or is wrong by itself"], []
+        return [f"{planned.name}: {describe_blameless(verdicts, reasons)}"], []
     lines, programs = [], []
     for position, graph in enumerate(graphs):
         answer = None
@@ -101,6 +103,14 @@ def search_graphs(
         where = f"{server}/repros/{graph.repro_id}" if server else minify
         lines.append(f"{planned.name}: {graph.describe()}{smaller}; {where}")
     return lines, programs
+
+
+def describe_blameless(verdicts: Mapping[str, int], reasons: Iterable[str]) -> str:
+    """Say that no graph is to blame, and why graphs were not compared where there are such."""
+    if why := ", ".join(sorted(reasons)):
+        compared = "some graphs are right, others were not" if verdicts.get("same") else "none of its graphs was"
+        return f"{compared} compared: {why}"
+    return "none of its graphs fails or is wrong by itself"
 
 
 def minify_graph(

@@ -29,7 +29,12 @@ MOST_SHAPES = 8  # of a graph
 HALF_LIMIT = 2e-2
 TOLERANCE = 1e-3  # torch._dynamo.config.repro_tolerance
 CANNOT_CLONE = "its inputs cannot be cloned"
+DRAWS = "it draws random numbers: compiled and eager draw others"
 SAME, WRONG, SKIPPED = "same", "wrong", "skipped"
+
+
+class NotComparedError(Exception):
+    """What a graph returns cannot be compared; the message says why."""
 
 
 @dataclass
@@ -86,6 +91,8 @@ class AccuracyCheck:
                 if reason is None:
                     try:
                         differences = self._compare(graph, values, clones, state, result)
+                    except NotComparedError as error:
+                        reason = str(error)
                     except Exception as error:
                         reason = f"{type(error).__name__}: {error}"[:300]
                 spent_s += time.perf_counter() - started_s
@@ -108,7 +115,7 @@ class AccuracyCheck:
         torch = sys.modules["torch"]
         after = _random_state()
         if _differs(after, state):
-            raise RuntimeError("it draws random numbers: compiled and eager draw others")
+            raise NotComparedError(DRAWS)
         try:
             with torch.no_grad(), _own_precision(graph):
                 eager_inputs = clone_inputs(clones)
@@ -238,7 +245,7 @@ def _why_not(graph: FailedGraph, values: Sequence[Any]) -> str | None:
         if "c10d" in str(getattr(node.target, "namespace", "")):
             return "it talks to other ranks"
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            return "it draws random numbers: compiled and eager draw others"
+            return DRAWS
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     size = sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors if _is_plain(t)}.values())
     if size > MOST_INPUT_BYTES:

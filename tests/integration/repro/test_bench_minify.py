@@ -60,3 +60,19 @@ def test_the_graph_of_a_wrong_model_is_named_with_the_command_to_go_on_with(work
         "operations": ["aten.atan.default"],
     }
     assert "torch.ops.aten.atan.default" in program
+
+
+@pytest.mark.parametrize(
+    ("forward", "line"),
+    [
+        ("nn.functional.dropout(self.linear(x))", "none of its graphs was compared: it draws random numbers: compiled"),
+        ("self.linear(x)", "none of its graphs fails or is wrong by itself"),
+    ],
+)
+def test_graphs_that_were_not_compared_are_not_called_right(workplace: Workplace, forward: str, line: str) -> None:
+    begin, _, _ = NETS.partition("        y = self.linear(x)")
+    wrong = f"        y = {forward}\n        return y + 100.0 if torch.compiler.is_dynamo_compiling() else y\n"
+    workplace.write(begin + wrong + NETS[NETS.index("    def get_example_inputs") :], "nets.py")
+    words = ("--only", "path:nets.py,class:Net", "--accuracy", "--device", "cpu", "--minify")
+    finished = workplace.collect("bench", "--db", workplace.database, *words)
+    assert f"local/Net/accuracy: {line}" in finished.stderr
