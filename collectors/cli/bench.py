@@ -21,11 +21,13 @@ from compileboard.collectors.bench.execution.local_copy import drop_local_copy, 
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.experiments import (
     DISTRIBUTED_EXPERIMENTS,
+    NEEDS,
+    backend_to_check,
+    choose_experiments,
     find,
     find_idle,
     leave_out_idle,
-    of_one_file,
-    with_same_flag,
+    list_idle_modes,
 )
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
@@ -291,7 +293,12 @@ def list_idle(arguments: BenchRequest, settings: BenchSettings, experiments: Seq
     known = {**REQUESTED, **SETTINGS}
     asked = {name: known[name] for name in known if values.get(name) not in (None, known[name][1])}
     idle = find_idle(asked, settings, experiments)
+    if "backend" in asked and backend_to_check(arguments.experiments):
+        idle["backend"] = NEEDS["a backend"].otherwise
     lines = [f"{asked[name][0].flags[0]} is left out: {why}" for name, why in idle.items()]
+    own = " and ".join(dict.fromkeys(find(name).flag for name in experiments))
+    modes = list_idle_modes(arguments.experiments, experiments)
+    lines += [f"{find(mode).flag} is left out: {own} has no such numbers" for mode in modes]
     validates = settings.ci and "accuracy" in experiments and not settings.no_translation_validation
     if validates and find_spec("z3") is None:
         lines.append("--ci leaves translation validation out: z3-solver is not installed (pip install z3-solver)")
@@ -308,8 +315,7 @@ def list_experiments(arguments: BenchRequest) -> tuple[str, ...]:
     Raises: ValueError if one does not go with another.
     """
     if arguments.given["quantization"] is None:
-        names = arguments.experiments or ("performance",)
-        return with_same_flag(names) if arguments.output is None else of_one_file(names)
+        return choose_experiments(arguments.experiments or ("performance",), is_one_file=arguments.output is not None)
     if others := set(arguments.experiments) - {"performance", "accuracy"}:
         flags = ", ".join(sorted(find(name).flag for name in others))
         raise ValueError(f"--quantization replaces --performance and --accuracy, and does not go with {flags}")
@@ -386,6 +392,7 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
         if not re.match(r"[^=\s]+=", pair):
             raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
     values["device"] = device
+    values["backend"] = backend_to_check(arguments.experiments) or values["backend"]
     if arguments.diff_branch is not None:
         values["cold_start_latency"] = True  # the second side would find what the first one compiled
     if values["per_process_memory_fraction"] == 1:  # upstream's default

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ _COLUMNS = {
 }
 # To upstream an export is a backend: its rows stand in these tables, in files of that backend's name.
 _OF_BACKEND = {"export": ("accuracy",), "export_strict": ("accuracy",), "aot_inductor": ("performance", "accuracy")}
+_WITH_VERDICT = ("onnx", "aot_precompile")  # timed, in a table of their own, and judged
 EXPORTED_EXPERIMENTS = (*SPEEDUPS, "accuracy", *_COLUMNS)
 _ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not column.is_count)
 
@@ -43,10 +44,16 @@ class OutputTable:
     is_named: bool = False  # by whoever asked for the file, not by its contents
 
 
-def list_rows(result: BenchMeasured) -> list[BenchMeasured]:
-    """Return a result as the rows that upstream has of it: its own, or one in each table of its backend."""
+def list_rows(result: BenchMeasured, modes: Collection[str] = ()) -> list[BenchMeasured]:
+    """Return a result as the rows that upstream has of it: its own, or one in each table of its backend.
+
+    Beside one of its modes upstream has the rows of that mode alone.
+    """
+    tables = _OF_BACKEND.get(result.experiment, ())
+    if result.experiment in _WITH_VERDICT and "accuracy" in modes and "performance" not in modes:
+        tables = ("accuracy",)
     rows = []
-    for table in _OF_BACKEND.get(result.experiment, ()):
+    for table in [table for table in tables if table in modes] or tables:
         if table == "accuracy":
             of_table = {name: result.values[name] for name in (*COUNTS, "compilation_latency") if name in result.values}
             facts = {name: fact for name, fact in result.facts.items() if name != "phases_s"}  # of what is timed alone

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +45,18 @@ def write_directory(
     *,
     raw_timings: bool = False,
     stem: str | None = None,
-    mode: str = "performance",
+    modes: Collection[str] = (),
 ) -> list[str]:
     """Write the files of some results into a folder, and return their names; files of the same names are replaced.
 
-    With a stem, all are of one table with this name: the mode's, where a result has rows in two.
+    `modes` of upstream's harness choose the tables of a result that has rows in two. With a stem, all are of one table
+    with this name.
 
     Raises: OSError.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    files = render_files(results, breaks, raw_timings=raw_timings, stem=stem, mode=mode)
+    files = render_files(results, breaks, raw_timings=raw_timings, stem=stem, modes=modes)
     for name, data in files.items():
         handle, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", dir=target)
         try:
@@ -75,11 +76,12 @@ def render_files(
     *,
     raw_timings: bool = False,
     stem: str | None = None,
-    mode: str = "performance",
+    modes: Collection[str] = (),
 ) -> dict[str, bytes]:
     """Make the files of some results, each by its name."""
     files: dict[str, bytes] = {}
-    for table in part_tables(results) if stem is None else _one_table(results, stem, mode):
+    rows = _written(results, modes)
+    for table in _part_tables(rows) if stem is None else _one_table(rows, stem, modes):
         files[f"{table.stem}.csv"] = write_table(table)
         files[f"{table.stem}.json"] = _write_json(table)
         files |= _write_phases(table)
@@ -92,11 +94,11 @@ def render_files(
     return files
 
 
-def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
-    """Split results into upstream's files; each has a model once, or once for each tag."""
+def _part_tables(rows: Iterable[BenchMeasured]) -> list[OutputTable]:
+    """Split rows into upstream's files; each has a model once, or once for each tag."""
     tables: dict[str, OutputTable] = {}
     taken: set[tuple[str, str, str]] = set()
-    for result in _written(results):
+    for result in rows:
         for label in _labels(result):
             stem = _stem(result, label)
             key = (stem, result.model, str(result.facts.get("tag", "")))
@@ -107,15 +109,15 @@ def part_tables(results: Iterable[BenchMeasured]) -> list[OutputTable]:
     return [tables[stem] for stem in sorted(tables)]
 
 
-def _one_table(results: Iterable[BenchMeasured], stem: str, mode: str) -> list[OutputTable]:
-    rows = _written(results)
+def _one_table(rows: list[BenchMeasured], stem: str, modes: Collection[str]) -> list[OutputTable]:
+    mode = "accuracy" if "accuracy" in modes else "performance"
     of_mode = [row for row in rows if row.experiment == mode] or rows
     return [OutputTable(stem, of_mode[0].experiment, of_mode, is_named=True)] if rows else []
 
 
-def _written(results: Iterable[BenchMeasured]) -> list[BenchMeasured]:
+def _written(results: Iterable[BenchMeasured], modes: Collection[str]) -> list[BenchMeasured]:
     """Return the rows that upstream has; where it has none, those that say why models were skipped."""
-    rows = [row for measured in results for row in list_rows(measured)]
+    rows = [row for measured in results for row in list_rows(measured, modes)]
     return [row for row in rows if is_written(row)] or [row for row in rows if row.status == "skipped"]
 
 
@@ -206,9 +208,9 @@ def _write_phases(table: OutputTable) -> dict[str, bytes]:
 def _write_export_errors(table: OutputTable) -> dict[str, bytes]:
     """Write why models were not exported to ONNX, in upstream's columns; the diagnostics' own are of an older torch."""
     rows = []
-    for result in table.results if table.experiment == "onnx" else ():
+    for result in table.results:
         failure = result.facts.get("export")
-        if isinstance(failure, dict) and failure.get("error"):
+        if (result.backend or "").startswith("onnx") and isinstance(failure, dict) and failure.get("error"):
             empty: dict[str, Cell] = dict.fromkeys(_DIAGNOSTICS, "")
             identified: dict[str, Cell] = {
                 "device": result.device or "",

@@ -5,7 +5,7 @@ A module has `run(bench: Workbench) -> Outcome`; a child process that has loaded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ class Experiment:
     is_inference_only: bool = False
     setting: str | None = None  # whose value asks for it, in place of a flag of its own
     done_by: str | None = None  # another's module, for the backend of this one
+    modes: tuple[str, ...] = ()  # of upstream's harness, whose numbers it has
 
     @property
     def module(self) -> str:
@@ -33,35 +34,69 @@ EXPERIMENTS = (
     Experiment("performance", "--performance", "Measure speedup over eager, latency, compilation time, peak memory."),
     Experiment("accuracy", "--accuracy", "Check that compiled computes what eager computes, by upstream's rules."),
     Experiment("tolerance", "--tolerance", "Measure how far the result is from eager's on the CPU: max, mean, std."),
-    Experiment("coverage", "--coverage", "Measure the share of ops and of their time that dynamo captures.", "eager"),
+    Experiment(
+        "coverage",
+        "--coverage",
+        "Measure the share of ops and of their time that dynamo captures.",
+        "eager",
+        modes=("performance",),
+    ),
     Experiment(
         "overhead",
         "--overhead",
         "Measure what dynamo itself costs, by a backend that does nothing.",
         "eager",
         done_by="performance",
+        modes=("performance",),
     ),
-    Experiment("nothing", "--nothing", "Measure eager against eager: the noise floor of the machine.", "nothing"),
-    Experiment("quantization", "--quantization", "", is_inference_only=True, setting="quantization"),
+    Experiment(
+        "nothing",
+        "--nothing",
+        "Measure eager against eager: the noise floor of the machine.",
+        "nothing",
+        modes=("performance",),
+    ),
+    Experiment(
+        "quantization",
+        "--quantization",
+        "",
+        is_inference_only=True,
+        setting="quantization",
+        modes=("performance",),
+    ),
     Experiment(
         "aot_precompile",
         "--aot-precompile",
         "Compile into a file ahead of time; another process loads and calls it.",
         "aot_precompile",
         True,
+        modes=("performance", "accuracy"),
     ),
     Experiment(
         "caching_precompile",
         "--caching-precompile",
         "Measure the first call of a second process that finds what dynamo compiled.",
+        modes=("performance",),
     ),
-    Experiment("onnx", "--dynamo-onnx", "Check and time the ONNX export of the model in onnxruntime.", "onnx", True),
+    Experiment(
+        "onnx",
+        "--dynamo-onnx",
+        "Check and time the ONNX export of the model in onnxruntime.",
+        "onnx",
+        True,
+        modes=("performance", "accuracy"),
+    ),
     Experiment(
         "recompile_profile",
         "--recompile-profiler",
         "Find what recompiles, and why, when one thing changes at a time.",
     ),
-    Experiment("shapes", "--shapes", "Measure speedup, recompiles and compile time at the model's other sizes."),
+    Experiment(
+        "shapes",
+        "--shapes",
+        "Measure speedup, recompiles and compile time at the model's other sizes.",
+        modes=("performance",),
+    ),
     Experiment(
         "operator_inputs",
         "--log-operator-inputs",
@@ -69,15 +104,21 @@ EXPERIMENTS = (
         "eager",
     ),
     Experiment(
-        "export", "--export", "Check that torch.export takes the model: non-strict, then strict.", "export", True
+        "export",
+        "--export",
+        "Check that torch.export takes the model: non-strict, then strict; strict alone beside --accuracy.",
+        "export",
+        True,
+        modes=("accuracy",),
     ),
-    Experiment("export_strict", "--export", "", "export_strict", True, done_by="export"),
+    Experiment("export_strict", "--export", "", "export_strict", True, done_by="export", modes=("accuracy",)),
     Experiment(
         "aot_inductor",
         "--export-aot-inductor",
         "Measure the model exported and compiled ahead of time: verdict, speedup, compile and load time, size.",
         "aot_inductor",
         True,
+        modes=("performance", "accuracy"),
     ),
     Experiment("batch_size", "--find-batch-sizes", "Find the largest batch size that runs, halving from 1024."),
 )
@@ -98,19 +139,33 @@ def find(name: str) -> Experiment:
     return next(experiment for experiment in EXPERIMENTS if experiment.name == name)
 
 
-def with_same_flag(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the experiments, each once, and those that their flags also ask for."""
-    flags = [find(name).flag for name in names]
+def choose_experiments(names: Sequence[str], *, is_one_file: bool) -> tuple[str, ...]:
+    """Return the experiments that flags ask for.
+
+    As in upstream's harness, a mode beside another experiment is none of its own: it says which numbers of the other
+    are written, and an export is then strict. Beside coverage and overhead, accuracy and tolerance check their backend.
+    """
+    modes = tuple(name for name in names if name in MODES)
+    others = [name for name in names if name not in MODES]
+    if not others or backend_to_check(names):
+        return modes
+    if modes or is_one_file:
+        return tuple("export_strict" if name == "export" else name for name in others)
+    flags = [find(name).flag for name in others]
     return tuple(dict.fromkeys(other.name for flag in flags for other in EXPERIMENTS if other.flag == flag))
 
 
-def of_one_file(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the experiments of a line of upstream's harness: a mode says which numbers of another are written.
+def backend_to_check(names: Collection[str]) -> str | None:
+    """Return the backend whose answers a mode checks, where the experiment beside it has only times."""
+    others = {*names} - {*MODES}
+    is_check = others < {*names} and "performance" not in names
+    return "eager" if is_check and others and others <= {"coverage", "overhead"} else None
 
-    Its exports are strict.
-    """
-    others = tuple("export_strict" if name == "export" else name for name in names if name not in MODES)
-    return others or tuple(names)
+
+def list_idle_modes(names: Collection[str], experiments: Collection[str]) -> list[str]:
+    """Return the modes that were asked for and whose numbers none of the experiments has."""
+    known = {mode for name in experiments for mode in (name, *find(name).modes)}
+    return [mode for mode in MODES if mode in names and mode not in known]
 
 
 def settings_for(name: str, settings: BenchSettings) -> BenchSettings:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from compileboard.collectors.bench.experiments import MODES
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.tasks import PlannedTask
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
@@ -81,9 +82,9 @@ def write_upstream_files(
         breaks: dict[str, list[GraphBroke]] = {}
         for run_id in run_ids if arguments.log_graph_breaks or arguments.explain else ():
             breaks |= load_breaks(reader, run_id)
-    mode = "accuracy" if "accuracy" in arguments.experiments else "performance"
+    modes = [name for name in arguments.experiments if name in MODES]
     raw = arguments.dump_raw_metrics
-    names = write_directory(results, breaks, folder, raw_timings=raw, stem=stem or None, mode=mode)
+    names = write_directory(results, breaks, folder, raw_timings=raw, stem=stem or None, modes=modes)
     print_line(f"{count_text(len(names), 'file')} in upstream's formats written to {folder}")
 
 

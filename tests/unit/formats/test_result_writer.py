@@ -91,9 +91,9 @@ def test_a_table_of_speedups_is_read_as_the_experiment_that_it_is_of(experiment:
 
 def test_why_a_model_is_no_onnx_model_is_upstreams_second_file() -> None:
     failure = {"stage": "compile", "error": "ConversionError", "message": "no decomposition", "line": "nets.py:3"}
-    failed = replace(MEASURED, experiment="onnx", status="failed", values={}, facts={"export": failure})
-    written = render_files([failed, replace(failed, model="resnet", status="measured", facts={})], {})
-    [row] = cells(written["inductor_torchbench_amp_training_cuda_dynamo_onnx_export_error.csv"])
+    failed = replace(MEASURED, experiment="onnx", backend="onnx", status="failed", values={}, facts={"export": failure})
+    results = [failed, replace(failed, model="resnet", status="measured", facts={})]
+    [row] = cells(render_files(results, {})["onnx_torchbench_amp_training_cuda_dynamo_onnx_export_error.csv"])
     assert [*row] == [
         *("device", "model_name", "batch_size", "rule_id", "rule_name", "diagnostic_level", "diagnostic_message"),
         *("exception_type_name", "exception_message"),
@@ -235,6 +235,18 @@ def test_a_file_that_is_named_has_the_modes_table_of_a_package() -> None:
     values = {"speedup": 1.5, "abs_latency": 2.0, "compilation_latency": 3.0}
     result = replace(MEASURED, experiment="aot_inductor", accuracy="pass", values=values)
     for mode, column in (("performance", "speedup"), ("accuracy", "accuracy")):
-        (row,) = cells(render_files([result], {}, stem="x", mode=mode)["x.csv"])
+        (row,) = cells(render_files([result], {}, stem="x", modes=[mode])["x.csv"])
         assert column in row and ("speedup" in row) is (mode == "performance")
         assert row["graph_breaks"] == "0"  # upstream's checkers read it
+    (checked,) = [name for name in render_files([result], {}, modes=["accuracy"]) if name.endswith(".csv")]
+    assert checked.endswith("_accuracy.csv"), "the mode's file alone"
+
+
+@pytest.mark.parametrize("experiment", ["onnx", "aot_precompile"])
+def test_a_mode_chooses_verdicts_or_times_of_what_is_judged_and_timed(experiment: str) -> None:
+    result = replace(MEASURED, experiment=experiment, accuracy="pass")
+    for modes, first in ((["accuracy"], "accuracy"), (["performance"], "speedup"), ([], "speedup")):
+        for stem in ("x", None):
+            files = render_files([result], {}, stem=stem, modes=modes)
+            (row,) = cells(next(data for name, data in files.items() if name.endswith(".csv")))
+            assert [*row][3] == first

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.experiments import leave_out_idle, settings_for, with_same_flag
+from compileboard.collectors.bench.experiments import leave_out_idle, settings_for
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.settings import (
@@ -133,7 +133,7 @@ def test_the_command_of_a_result_makes_its_label_again() -> None:
 
 
 def test_one_flag_asks_for_both_exports_as_backends_of_their_own() -> None:
-    assert with_same_flag(parse("--export", "--accuracy").experiments) == ("export", "export_strict", "accuracy")
+    assert list_experiments(parse("--export", "--shapes")) == ("export", "export_strict", "shapes")
     tuned = BenchSettings(device="cuda", compile_mode="max-autotune", disable_cudagraphs=True)
     assert settings_for("export_strict", tuned).label() == "export_strict"
     assert settings_for("aot_inductor", tuned).label() == "aot_inductor_max-autotune", "inductor compiles the package"

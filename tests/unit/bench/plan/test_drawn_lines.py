@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.bench.execution.runner import Checkout, Job
+from compileboard.collectors.bench.experiments import EXPERIMENTS, MODES, backend_to_check, find
 from compileboard.collectors.bench.plan.request import REQUESTED, BenchRequest
 from compileboard.collectors.bench.plan.settings import SETTINGS
 from compileboard.collectors.cli.bench import bench, make_job
@@ -44,7 +45,14 @@ def draw_lines(count: int = 45, seed: int = 25) -> list[list[str]]:
     return drawn
 
 
-@pytest.mark.parametrize("words", draw_lines(), ids=" ".join)
+def pair_lines() -> list[list[str]]:
+    """Return each experiment of upstream's beside each of its modes."""
+    flags = sorted({experiment.flag for experiment in EXPERIMENTS if experiment.name not in MODES} - {"--shapes"})
+    values = [[flag, VALUES[flag]] if flag in VALUES else [flag] for flag in flags]
+    return [[f"--{mode}", "--inference", *words] for mode in MODES for words in values]
+
+
+@pytest.mark.parametrize("words", [*draw_lines(), *pair_lines()], ids=" ".join)
 def test_a_drawn_line_is_heeded_or_answered(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +73,7 @@ def test_a_drawn_line_is_heeded_or_answered(
         return
     [(request, job)] = made
     labels = " ".join(planned.settings_of(job.settings).label() for planned in job.plan)
+    check_experiments(request, {planned.experiment for planned in job.plan}, said)
     for param in bench.params:
         given = {word.replace("_", "-") for word in words} & {*param.opts}
         if given and not any(f"{flag} " in said for flag in param.opts):
@@ -83,6 +92,16 @@ def check_heeded(name: str, constant: object, request: BenchRequest, job: Job, l
     if name in SETTINGS and declared.label and value != default:
         for part in value if isinstance(value, tuple) else (value,):
             assert declared.label.format(part, settings=job.settings) in labels, f"{labels}: {name} is missing"
+
+
+def check_experiments(request: BenchRequest, measured: set[str], said: str) -> None:
+    """Check that a mode is no second experiment, and that one that is not measured is another's or answered."""
+    assert measured <= {*MODES} or not measured & {*MODES}, f"{measured} are two experiments"
+    known = measured | {mode for name in measured for mode in find(name).modes}
+    for name in request.experiments:
+        same_flag = {other.name for other in EXPERIMENTS if other.flag == find(name).flag}
+        is_backend = backend_to_check(request.experiments) is not None and name not in MODES
+        assert same_flag & known or is_backend or f"{find(name).flag} is left out" in said, f"{name} is silent"
 
 
 def test_many_flags_are_drawn() -> None:

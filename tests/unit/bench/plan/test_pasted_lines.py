@@ -82,15 +82,22 @@ def test_accuracy_is_checked_at_upstreams_batch_sizes_unless_one_is_asked_for() 
     assert sizes == [8, models[0].batch_size, 1, models[1].batch_size, 8, 8] and models[0].batch_size != 8
 
 
-def test_a_mode_beside_another_experiment_says_which_numbers_are_written() -> None:
-    for flag, name in (
-        ("--export", "export_strict"),
-        ("--export-aot-inductor", "aot_inductor"),
-        ("--coverage", "coverage"),
-    ):
-        assert list_experiments(parse("--accuracy", flag, "--output", "x.csv")) == (name,)
-    assert list_experiments(parse("--accuracy", "--output", "x.csv")) == ("accuracy",)
-    assert list_experiments(parse("--accuracy", "--coverage")) == ("accuracy", "coverage")
+@pytest.mark.parametrize("output", ["", " --output x.csv"])
+@pytest.mark.parametrize(
+    ("words", "experiments"),
+    [
+        ("--accuracy --export", ["export_strict"]),
+        ("--performance --dynamo-onnx", ["onnx"]),
+        ("--performance --coverage", ["coverage"]),
+        ("--accuracy --export-aot-inductor", ["aot_inductor"]),
+        ("--accuracy --log-operator-inputs", ["operator_inputs"]),
+        ("--accuracy --coverage", ["accuracy"]),
+        ("--tolerance --overhead", ["tolerance"]),
+        ("--accuracy", ["accuracy"]),
+    ],
+)
+def test_a_mode_beside_another_experiment_is_no_second_one(words: str, experiments: list[str], output: str) -> None:
+    assert list(list_experiments(parse(*words.split(), *output.split()))) == experiments
 
 
 @pytest.mark.parametrize(
@@ -114,6 +121,16 @@ def test_a_mode_beside_another_experiment_says_which_numbers_are_written() -> No
             "--distributed-master-port is left out: it goes with --ddp or --fsdp",
         ),
         ("--training --use-eval-mode", "inductor_use_eval_mode", ""),
+        ("--accuracy --coverage", "eager", ""),
+        (
+            "--accuracy --overhead --backend aot_eager",
+            "eager",
+            "--backend is left out: the experiment has a backend of",
+        ),
+        ("--accuracy --coverage --freezing", "eager", "--freezing is left out: inductor compiles nothing here"),
+        ("--accuracy --nothing", "nothing", "--accuracy is left out: --nothing has no such numbers"),
+        ("--tolerance --export", "export_strict", "--tolerance is left out: --export has no such numbers"),
+        ("--performance --export-aot-inductor", "aot_inductor", ""),
     ],
 )
 def test_what_changes_nothing_is_said_and_in_no_label(
@@ -121,7 +138,8 @@ def test_what_changes_nothing_is_said_and_in_no_label(
 ) -> None:
     job = make_job(parse(*words.split()), Checkout(environment={}), {})
     assert job.plan[0].settings_of(job.settings).label() == label
-    assert capsys.readouterr().err == (f"compileboard: {line}\n" if line else "")
+    said = capsys.readouterr().err
+    assert said.startswith(f"compileboard: {line}") and said.count("\n") == 1 if line else said == ""
 
 
 def test_ci_says_that_it_validates_no_translation(
