@@ -401,8 +401,8 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
         values["use_warm_peak_memory"] = True
     if values["quick"]:
         values["repeat"], values["compile_repeats"] = 3, 1
-    if arguments.output_directory:
-        values["output_directory"] = os.path.abspath(arguments.output_directory)
+    if folder := os.path.join(arguments.output_directory or "", os.path.dirname(arguments.output or "")):
+        values["output_directory"] = os.path.abspath(folder)
     return BenchSettings(**values, environment=list_torch_variables(environment))
 
 

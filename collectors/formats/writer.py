@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import re
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,9 +27,9 @@ from compileboard.collectors.formats.output_tables import (
     write_table,
 )
 from compileboard.collectors.formats.raw_timings import write_timings
+from compileboard.collectors.formats.untabled_files import render_untabled, safe_name
 
 BREAK_COLUMNS = ("model", "reason", "user_stack")
-_UNSAFE = re.compile(r"[^A-Za-z0-9.=+-]+")
 _DIAGNOSTICS = ("rule_id", "rule_name", "diagnostic_level", "diagnostic_message")
 _NO_METRICS = ("dev", "name", "batch_size")  # columns that upstream's JSON has no record of
 _MOST_NAME = 150
@@ -54,9 +53,16 @@ def write_directory(
 
     Raises: OSError.
     """
+    return write_files(render_files(results, breaks, raw_timings=raw_timings, stem=stem, modes=modes), folder)
+
+
+def write_files(files: Mapping[str, bytes], folder: str | os.PathLike[str]) -> list[str]:
+    """Write files into a folder, and return their names; files of the same names are replaced.
+
+    Raises: OSError.
+    """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    files = render_files(results, breaks, raw_timings=raw_timings, stem=stem, modes=modes)
     for name, data in files.items():
         handle, temporary = tempfile.mkstemp(prefix=f".{name[:40]}.", dir=target)
         try:
@@ -79,7 +85,7 @@ def render_files(
     modes: Collection[str] = (),
 ) -> dict[str, bytes]:
     """Make the files of some results, each by its name."""
-    files: dict[str, bytes] = {}
+    files = render_untabled(results, stem)
     rows = _written(results, modes)
     for table in _part_tables(rows) if stem is None else _one_table(rows, stem, modes):
         files[f"{table.stem}.csv"] = write_table(table)
@@ -89,7 +95,7 @@ def render_files(
         files |= _write_breaks(table, breaks)
         for result in table.results if raw_timings else ():
             if result.repeats.get("eager") and result.repeats.get("compiled"):
-                name = f"{table.stem}-raw_timings-{_safe(result.model)}-{_safe(result.device or 'cpu')}.npy"
+                name = f"{table.stem}-raw_timings-{safe_name(result.model)}-{safe_name(result.device or 'cpu')}.npy"
                 files[name] = write_timings(result.repeats)
     return files
 
@@ -143,11 +149,7 @@ def _labels(result: BenchMeasured) -> Iterable[str]:
 def _stem(result: BenchMeasured, label: str) -> str:
     experiment = FILE_WORDS.get(result.experiment, result.experiment)
     parts = (label, result.suite, result.dtype, result.mode, result.device, experiment)
-    return "_".join(safe for part in parts if part and (safe := _safe(part)))[-_MOST_NAME:]
-
-
-def _safe(text: str) -> str:
-    return _UNSAFE.sub("_", text).strip("._") or "_"
+    return "_".join(safe for part in parts if part and (safe := safe_name(part)))[-_MOST_NAME:]
 
 
 def _write_json(table: OutputTable) -> bytes:

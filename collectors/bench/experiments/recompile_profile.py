@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._dynamo.utils import counters
 from torch.utils import _pytree
 
 from compileboard.collectors.bench.loaded import Inputs
@@ -46,6 +47,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
             seen = watch.count_new()
             values |= {f"change={name}/recompiles": seen.recompiles, f"change={name}/guard_failures": _count(seen)}
             facts["changes"].append({"change": name, **_reasons(seen), **({"error": error} if error else {})})
+    facts["graph_break_reasons"] = {
+        reason[:LONGEST_REASON]: count for reason, count in counters["graph_break"].most_common(MOST_REASONS)
+    }
     names = ("recompiles", "guard_failures")
     totals = {
         total_name: sum(value for name, value in values.items() if name.endswith(f"/{total_name}"))

@@ -14,7 +14,8 @@ from compileboard.collectors.bench.plan.tasks import PlannedTask
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke, load_event
 from compileboard.collectors.formats.reader import read_results
-from compileboard.collectors.formats.writer import write_directory
+from compileboard.collectors.formats.untabled_files import render_untabled
+from compileboard.collectors.formats.writer import render_files, write_files
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import count_text
@@ -66,26 +67,29 @@ order by processes.task, processes.started_us, processes.id, events.sequence
 def write_upstream_files(
     arguments: BenchRequest, run_ids: Sequence[str], part: str, print_line: Callable[[str], None]
 ) -> None:
-    """Write upstream's files of some runs, if asked for, into the output directory or here.
+    """Write upstream's files of some runs into the output directory or here; tables if they are asked for.
 
     `part` names a folder inside of it.
 
     Raises: StoreError; OSError.
     """
-    asked = arguments.output or arguments.output_directory or arguments.dump_raw_metrics or arguments.log_graph_breaks
-    if arguments.disable_output or not asked:
+    if arguments.disable_output:
         return
     path = os.path.join(arguments.output_directory or ".", arguments.output or "")
-    folder, stem = os.path.join(os.path.dirname(path), part), os.path.basename(path).removesuffix(".csv")
+    folder, stem = os.path.join(os.path.dirname(path), part), os.path.basename(path).removesuffix(".csv") or None
     with closing(open_reader(arguments.db)) as reader:
         results = [result for run_id in run_ids for result in load_results(reader, run_id)]
         breaks: dict[str, list[GraphBroke]] = {}
         for run_id in run_ids if arguments.log_graph_breaks or arguments.explain else ():
             breaks |= load_breaks(reader, run_id)
-    modes = [name for name in arguments.experiments if name in MODES]
-    raw = arguments.dump_raw_metrics
-    names = write_directory(results, breaks, folder, raw_timings=raw, stem=stem or None, modes=modes)
-    print_line(f"{count_text(len(names), 'file')} in upstream's formats written to {folder}")
+    raw, modes = arguments.dump_raw_metrics, [name for name in arguments.experiments if name in MODES]
+    if arguments.output or arguments.output_directory or raw or arguments.log_graph_breaks:
+        files = render_files(results, breaks, raw_timings=raw, stem=stem, modes=modes)
+    else:
+        files = render_untabled(results)
+    if files:
+        names = write_files(files, folder)
+        print_line(f"{count_text(len(names), 'file')} in upstream's formats written to {folder or '.'}")
 
 
 def load_results(reader: sqlite3.Connection, run_id: str) -> list[BenchMeasured]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from compileboard.collectors.bench.plan.models import read_batch_sizes
 from compileboard.collectors.formats.reader import read_results
 from tests.integration.bench.test_bench import PLANTED, label, rows
 from tests.tools.observed import Workplace, wait_for
@@ -188,12 +190,12 @@ def test_a_pasted_line_of_upstreams_ci_leaves_its_files(tmp_path: Path) -> None:
     with bench(workplace, *ci, *told, "--only", f"path:{PLANTED},class:Breaks") as process:
         _, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
-    names = {path.name for path in (workplace.folder / "reports").iterdir()}
+    names = {path.name for path in (workplace.folder / "reports").iterdir() if path.suffix != ".log"}
     breaks = {"inference_vcs_graph_breaks.csv", "inference_vcs_graph_breaks_deduped.csv"}
     assert names == {"inference_vcs.csv", "inference_vcs.json", *breaks}
     header, row = (workplace.folder / "reports" / "inference_vcs.csv").read_text().splitlines()
     assert header.startswith("dev,name,batch_size,accuracy,calls_captured") and row.startswith("cpu,Breaks,4,pass,")
-    [log] = workplace.folder.glob("*_ci_*_Breaks_accuracy.log")
+    [log] = (workplace.folder / "reports").glob("*_ci_*_Breaks_accuracy.log")
     assert "torch/_dynamo/" in log.read_text()
 
 
@@ -209,3 +211,25 @@ def test_a_step_is_written_as_the_operators_that_it_calls(tmp_path: Path) -> Non
     assert f"Operator: aten.addmm.default\n{addmm}\n" in text and "aten.mm.default" in text
     values = {row["name"]: row["value"] for row in rows(workplace, "select name, value from result_values")}
     assert values["operators"] == text.count("Operator: ") and values["operator_calls"] >= values["operators"]
+
+
+def test_what_has_no_table_is_written_without_an_output(tmp_path: Path) -> None:
+    workplace = Workplace(tmp_path)
+    with bench(
+        workplace, "--find-batch-sizes", "--recompile-profiler", "--only", f"path:{PLANTED},model:Breaks"
+    ) as process:
+        _, err = process.communicate(timeout=280)
+    assert process.returncode == 0 and "2 files in upstream's formats written to ." in err, err
+    assert read_batch_sizes(str(workplace.folder / "batch_sizes.csv")) == {"Breaks": 1024}
+    [row] = csv.DictReader((workplace.folder / "recompile_profiler_log.csv").read_text().splitlines(keepends=True))
+    assert row["model"] == "Breaks" and "× Failed to trace builtin operator" in row["profiler report"]
+    assert "size mismatch at index 0. expected 4, actual 3" in row["profiler report"]
+
+
+def test_operators_are_written_beside_the_output(tmp_path: Path) -> None:
+    workplace = Workplace(tmp_path)
+    told = ["--log-operator-inputs", "--performance", "--output", "ops/x.csv", "--only", f"path:{PLANTED},class:Fine"]
+    with bench(workplace, *told) as process:
+        _, err = process.communicate(timeout=280)
+    assert process.returncode == 0 and "--performance is left out" in err, err
+    assert [path.name for path in (workplace.folder / "ops").iterdir()] == ["Fine_eval.txt"], "nothing has a table"

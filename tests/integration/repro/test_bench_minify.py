@@ -60,6 +60,7 @@ def test_the_graph_of_a_wrong_model_is_named_with_the_command_to_go_on_with(work
         "operations": ["aten.atan.default"],
     }
     assert "torch.ops.aten.atan.default" in program
+    assert (workplace.folder / "Net_repro.py").read_text() == program
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from compileboard.collectors.formats.merge_files import build_break_table, merge
 from compileboard.collectors.formats.raw_timings import read_timings, to_repeats, write_timings
 from compileboard.collectors.formats.reader import break_event, read_results
 from compileboard.collectors.formats.results import task_of
+from compileboard.collectors.formats.untabled_files import format_recompiles, render_untabled
 from compileboard.collectors.formats.writer import render_files, write_directory
 from tests.unit.formats.files import MADE, RECORDED, read
 
@@ -250,3 +251,17 @@ def test_a_mode_chooses_verdicts_or_times_of_what_is_judged_and_timed(experiment
             files = render_files([result], {}, stem=stem, modes=modes)
             (row,) = cells(next(data for name, data in files.items() if name.endswith(".csv")))
             assert [*row][3] == first
+
+
+def test_what_has_no_table_has_files_of_its_own() -> None:
+    found = replace(MEASURED, experiment="batch_size", values={"batch_size_found": 64.0})
+    change = {"change": "bfloat16", "recompiles": 1, "reasons": ["0/0: dtype mismatch"]}
+    profiled = replace(MEASURED, experiment="recompile_profile", values={}, facts={"changes": [change]})
+    programs = [{"program": text} for text in ("one", None, "two")]
+    wrong = replace(MEASURED, model="a/b", experiment="accuracy", facts={"minimal_programs": programs})
+    files = render_untabled([found, profiled, wrong, replace(found, status="failed", values={})])
+    assert files.pop("recompile_profiler_log.csv").endswith(b'bfloat16: recompiles 1\n  0/0: dtype mismatch\n"\n')
+    assert files == {"batch_sizes.csv": b"alexnet,64\n", "a_b_repro.py": b"one", "a_b_repro_2.py": b"two"}
+    assert render_files([found], {}, stem="x") == {"x.csv": b"alexnet,64\n"}
+    none = format_recompiles({"changes": [change | {"recompiles": 0}], "graph_break_reasons": {"print": 2}})
+    assert "2 × print" in none and none.endswith("No recompilation detected.\n")
