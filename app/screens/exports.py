@@ -147,6 +147,7 @@ class DistributedResult:
     scaling_efficiency: Annotated[float | None, "Samples a second of all ranks ÷ ranks × those of one process."]
     gradient_error: Annotated[float | None, "Largest relative error of gradients against one process."]
     bucket_count: Annotated[Count | None, "Buckets of gradients."]
+    eager_modules: Annotated[Sequence[str], "Modules that run eagerly within DDP: dynamo compiled no frame of them."]
     ranks: Annotated[Sequence[RankResult], "Each rank."]
 
 
@@ -268,6 +269,7 @@ def _make_distributed(open_run: OpenRun, series: ModelSeries) -> DistributedResu
         scaling_efficiency=result.scaling_efficiency,
         gradient_error=_number(how.get("gradient_error")),
         bucket_count=_count(how.get("bucket_count")),
+        eager_modules=_texts(how.get("eager_modules")),
         ranks=sorted(ranks, key=lambda row: row.rank),
     )
 
@@ -294,6 +296,10 @@ def _read_facts(open_run: OpenRun, result: ExperimentResult) -> Mapping[str, Any
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _texts(value: Any) -> list[str]:
+    return [part for part in value if isinstance(part, str)] if isinstance(value, list) else []
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:

@@ -113,7 +113,13 @@ class RankWorkbench(Workbench):
     def copy_module(self, dtype: torch.dtype | None = None) -> nn.Module:
         """Copy the model and distribute the copy."""
         module = copy.deepcopy(self.loaded.module)
-        return distribute(module.to(dtype) if dtype else module, self.settings)
+        return distribute(module.to(dtype) if dtype else module, self.settings, self.wrapped_class)
+
+    @property
+    def wrapped_class(self) -> str | None:
+        """Return the class whose modules FSDP shards by themselves; none where their size decides."""
+        fact = self.facts.find("fsdp_wrap")
+        return str(fact.value) if fact else None
 
     def synchronize(self) -> None:
         """Wait for the device and for the other ranks."""
@@ -173,10 +179,10 @@ class RankWorkbench(Workbench):
             raise
 
 
-def distribute(module: nn.Module, settings: BenchSettings) -> nn.Module:
+def distribute(module: nn.Module, settings: BenchSettings, wrapped_class: str | None) -> nn.Module:
     """Return a module that all ranks train: whole on each (DDP), or in shards (FSDP2)."""
     if settings.fsdp:
-        return shard(module, settings.device)
+        return shard(module, settings.device, wrapped_class)
     from torch.nn.parallel import DistributedDataParallel
 
     replica: nn.Module = DistributedDataParallel(module.to(settings.device), find_unused_parameters=True)  # as upstream
@@ -184,8 +190,11 @@ def distribute(module: nn.Module, settings: BenchSettings) -> nn.Module:
     return replica
 
 
-def shard(module: nn.Module, device: str) -> nn.Module:
-    """Shard a module's larger parts by themselves and then the rest, as upstream's size policy chooses them."""
+def shard(module: nn.Module, device: str, wrapped_class: str | None) -> nn.Module:
+    """Shard a module's blocks of a class, or else its larger parts, by themselves and then the rest.
+
+    Source: get_fsdp_auto_wrap_policy of upstream's benchmarks/dynamo/common.py.
+    """
     from torch.distributed.device_mesh import init_device_mesh
 
     try:
@@ -194,7 +203,8 @@ def shard(module: nn.Module, device: str) -> nn.Module:
         from torch.distributed._composable.fsdp import fully_shard
 
     mesh = init_device_mesh(device, (dist.get_world_size(),))
-    for part in (*list_parts(module), module):
+    blocks = [part for part in module.modules() if type(part).__name__ == wrapped_class]
+    for part in (*(blocks or list_parts(module)), module):
         fully_shard(part, mesh=mesh)
     return module
 

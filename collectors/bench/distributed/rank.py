@@ -83,7 +83,7 @@ def join(task: Task, stages: Stages, listener: int | None) -> Store:
 
 def _measure(task: Task, stages: Stages, store: Store) -> tuple[RankWorkbench, ExperimentOutcome]:
     from compileboard.collectors.bench.distributed.gradients import check_gradients
-    from compileboard.collectors.bench.distributed.observation import count_collectives, count_splits, describe_ddp
+    from compileboard.collectors.bench.distributed.observation import count_collectives, count_splits, describe_parts
     from compileboard.collectors.bench.distributed.parallel import RankWorkbench
 
     splits = count_splits()
@@ -97,7 +97,8 @@ def _measure(task: Task, stages: Stages, store: Store) -> tuple[RankWorkbench, E
     outcome.facts[OF_RANK] = {"splits": sum(splits)}
     if outcome.status == "measured" and task.experiment == "performance":
         outcome.facts[OF_RANK]["collectives"] = count_collectives(bench)
-    facts |= describe_ddp(bench)
+    if outcome.status == "measured":
+        facts |= describe_parts(bench)
     return bench, outcome
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import PlannedTask
@@ -31,6 +32,7 @@ REASONS = {
 BESIDE = {"scaling_efficiency": "scaling efficiency {:.3f}", "second_process_latency": "second process {:.2f} s"}
 NOISY = 0.10  # a spread of the repeats that is worth a word
 MOST_CHARACTERS = 160
+MOST_EAGER = 3  # modules in a result's line
 LOW, HIGH = "speedup_low", "speedup_high"
 
 
@@ -94,6 +96,7 @@ def describe(result: BenchMeasured) -> str:
         return f"{words} ({first_line(result.message)})" if result.message else words
     values = result.values
     beside = "".join(f", {words.format(values[name])}" for name, words in BESIDE.items() if name in values)
+    beside += _describe_eager(result.facts.get("distributed", {}))
     if "speedup" not in values:
         return result.accuracy + beside if result.accuracy else _list_numbers(values)
     text = f"{result.accuracy}, " if result.accuracy else ""
@@ -111,6 +114,14 @@ def describe(result: BenchMeasured) -> str:
         text += f", {values['baseline']:.3f}x in the baseline [{values['speedup_vs_baseline']:.3f}x]"
         text += f": {judge_against_baseline(result).text}"
     return text + beside
+
+
+def _describe_eager(distributed: Mapping[str, Any]) -> str:
+    """Name the first modules that dynamo compiled no frame of."""
+    count: int = distributed.get("eager_module_count", 0)
+    names = ", ".join(distributed.get("eager_modules", ())[:MOST_EAGER])
+    more = " …" if count > MOST_EAGER else ""
+    return f", {count_text(count, 'module')} not compiled: {names}{more}" if count else ""
 
 
 def judge_against_baseline(result: BenchMeasured, wrong: Collection[tuple[str, str]] = ()) -> Verdict[ComparedMetric]:

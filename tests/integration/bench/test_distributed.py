@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from compileboard.app.queries.run.ranks import list_ranks
 from tests.integration.bench.test_bench import bench, rows
@@ -37,6 +39,7 @@ def test_ddp_is_measured_by_its_slowest_rank_and_gives_one_processes_gradients(w
     assert all(rank["collectives"] > 0 and rank["graphs"] > 0 for rank in ranks)
     assert timed["abs_latency_ms"] >= max(rank["latency_ms"] for rank in ranks)
     assert timed["facts"]["distributed"]["one_process_latency_ms"] > 0
+    assert timed["facts"]["distributed"]["eager_modules"] == ["0 (Linear)", "5 (LayerNorm)", "6 (Linear)"]
     assert (checked["accuracy"], checked["message"]) == ("pass", None)
     assert checked["facts"]["distributed"]["gradient_error"] < 1e-5
     with sqlite3.connect(workplace.database) as connection:
@@ -54,6 +57,42 @@ def test_fsdp2_gives_one_processes_gradients(workplace: Workplace) -> None:
     assert result["facts"]["distributed"]["kind"] == "fsdp2"
     assert result["facts"]["distributed"]["gradient_error"] < 1e-5
     assert result["unique_graphs"] > 0, "sharded parts are compiled, of torch's own classes too"
+
+
+def test_fsdp2_shards_a_decoder_by_its_blocks_and_others_by_size(workplace: Workplace) -> None:
+    results = measure(workplace, "--fsdp", "-k", "^(transformer_decoder|lstm)$", "--accuracy")
+    how = {model: result["facts"]["distributed"] for (model, _), result in results.items()}
+    blocks = how["transformer_decoder"]
+    assert (blocks["wrapped_class"], blocks["part_count"], how["lstm"]["wrapped_class"]) == ("DecoderBlock", 4, None)
+    assert {result["accuracy"] for result in results.values()} == {"pass"} and blocks["gradient_error"] < 1e-5
+
+
+class Layers(nn.Sequential):
+    """Layers whose own frame dynamo skips, as nn.Sequential has no forward of ours."""
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x).relu()
+
+
+def test_layers_of_a_frame_that_dynamo_skips_are_eager() -> None:
+    from compileboard.collectors.bench.distributed.observation import list_eager
+
+    module = Layers(nn.Linear(4, 4), Layers(nn.Tanh(), Block()))
+    all_eager = [name for name, _ in list_eager(module)]
+
+    @torch._dynamo.disable(recursive=False)  # as DDP calls its module
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return module(x)
+
+    with torch.no_grad():
+        torch.compile(lambda x: call(x), backend="eager")(torch.ones(1, 4))
+    assert all_eager == ["0", "1.0", "1.1.inner"] and [name for name, _ in list_eager(module)] == ["0", "1.0"]
 
 
 def test_checkpointing_and_compiled_autograd_give_one_processes_gradients(workplace: Workplace) -> None:

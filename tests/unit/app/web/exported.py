@@ -93,7 +93,7 @@ def list_hostile() -> list[BenchMeasured]:
     odd: dict[str, Any] = {
         "export": {"stage": HOSTILE, "line": 12, "draft": [HOSTILE], "message": {"a": 1}},
         "batch_check": "no mapping",
-        "distributed": {"kind": HOSTILE, "world_size": "many", "gradient_error": "nan"},
+        "distributed": {"kind": HOSTILE, "world_size": "many", "gradient_error": "nan", "eager_modules": 3},
         "ranks": [{"rank": "x"}, 3, {"rank": 1, "latency_ms": None}],
     }
     failed = {"status": "failed", "reason": "fail_to_run", "message": HOSTILE, "values": {}, "repeats": {}}

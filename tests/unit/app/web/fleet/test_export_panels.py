@@ -178,3 +178,12 @@ def test_facts_of_other_shapes_are_not_recorded(client: FlaskClient, store: sqli
     assert (export["failure"]["line"], export["draft"], export["batch_check"]) == (None, None, None)
     (several,) = data["distributed"]
     assert (several["gradient_error"], [row["rank"] for row in several["ranks"]]) == (None, [1])
+    assert several["eager_modules"] == []
+
+
+def test_modules_that_ran_eagerly_within_ddp_are_named(client: FlaskClient, store: sqlite3.Connection) -> None:
+    (event, *_rest) = [event for event in list_distributed() if "ddp=" in (event.backend or "")]
+    how = {**event.facts["distributed"], "eager_modules": ["0 (Linear)", "<b>5</b> (LayerNorm)"]}
+    add_results(store, "RUN", replace(event, facts={**event.facts, "distributed": how}))
+    panel = read_panel(client, "/models/mlp", "distributed")
+    assert "not compiled: 0 (Linear), &lt;b&gt;5&lt;/b&gt; (LayerNorm)" in panel
