@@ -120,7 +120,7 @@ _RANK_POINTS = 40
 _NOISE_FLOOR = 0.5
 RECOVERED, _RECOVERED_IN_NOISE = 1 / 3, 1 / 2  # of a step, how much of it may be left
 _LEVEL_SIGMAS = 2.0  # two levels that differ by fewer standard errors may be one
-_EXCURSION_LENGTHS = 4  # that may be mistaken for one another by chance, at each place
+_EXCURSION_LENGTHS = 8  # that may be mistaken for one another at each place, where noise lasts
 _POSITION_LOSS = 2 * math.log(20)  # a likelihood 20 times lower
 _RETURN_LOSS = 2 * math.log(100)
 
