@@ -23,6 +23,7 @@ import pytest
 
 if TYPE_CHECKING:
     from compileboard.collectors.contract.events import GraphBroke, Recompiled
+    from compileboard.collectors.contract.shapes import Frame
     from compileboard.collectors.pipeline.in_process import BlockRecord
 
 UPDATE = "--compileboard-update"
@@ -244,14 +245,14 @@ def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str
     return "\n".join(lines)
 
 
-def _own(stack: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _own(stack: list[Frame]) -> list[Frame]:
     """Leave out the frames of pytest, all that called it, and those of this plugin."""
     outer = [n for n, frame in enumerate(stack, 1) if str(frame.get("file")).startswith(("_pytest/", "pluggy/"))]
     own = stack[max(outer, default=0) :]
     return [frame for frame in own if os.path.basename(str(frame.get("file"))) != os.path.basename(__file__)]
 
 
-def _frame(frame: dict[str, Any]) -> str:
+def _frame(frame: Frame) -> str:
     code = f": {frame['code']}" if frame.get("code") else ""
     return f"  {frame.get('file')}:{frame.get('line')} in {frame.get('name')}{code}"
 

@@ -24,7 +24,7 @@ import click
 
 from compileboard.collectors.cli.common import db_option, read_destination, server_options
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.push.client import Client, ServerAway
 from compileboard.collectors.push.refusals import explain as explain_refusal
 from compileboard.collectors.push.target import Target, TargetError

@@ -13,7 +13,7 @@ from datetime import datetime
 import click
 
 from compileboard.collectors.cli.common import db_option, pick_up, print_message
-from compileboard.collectors.decode.values import clean
+from compileboard.collectors.contract.values import clean
 from compileboard.collectors.spool.folders import list_unrecorded
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.command_hints import collector_command

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from .shapes import AotSummary, Frame, Git, Gpu, GuardSummary, Host
+
 SCHEMA_VERSION = 1
 Json = Any
 KINDS: dict[str, type[Event]] = {}  # each event's class, by its kind on the wire
@@ -45,9 +47,9 @@ class RunStarted(Event):
     keep_source: bool = True
     argv: list[str] = field(default_factory=list)
     cwd: str | None = None
-    git: dict[str, Json] = field(default_factory=dict)  # commit branch subject dirty remote root
-    host: dict[str, Json] = field(default_factory=dict)  # name os kernel cpu cpu_count memory_bytes
-    gpus: list[dict[str, Json]] = field(default_factory=list)  # name memory_bytes compute_capability driver_version
+    git: Git = field(default_factory=Git)
+    host: Host = field(default_factory=Host)
+    gpus: list[Gpu] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     stack_room: bool | None = None  # with `run --stack-room`; None where nothing of ours started the program
 
@@ -68,7 +70,8 @@ class CommitsSeen(Event):
     """The history of the run's commit along first parents, the newest first; authors' names, no addresses."""
 
     KIND = "commits_seen"
-    commits: list[list[Json]] = field(default_factory=list)  # [hash, time_us, author, subject], the newest first
+    # hash, time_us, author and subject of each, the newest first
+    commits: list[tuple[str, int, str | None, str | None]] = field(default_factory=list)
     parent_hash: str | None = None  # of the last one
 
 
@@ -128,7 +131,7 @@ class CompileStarted(FrameContext):
     file: str | None = None  # repository-relative or module path; never absolute
     line: int | None = None
     resumed_at: int | None = None  # line, for a function that continues after a graph break
-    stack: list[dict[str, Json]] = field(default_factory=list)  # {file, line, name, code}, outermost first
+    stack: list[Frame] = field(default_factory=list)  # outermost first
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,7 @@ class GraphBroke(FrameContext):
     source_hash: str | None = None
     outcome: str = "unknown"  # resumed | skipped | unknown; the store settles unknown from the compile's own record
     fingerprint: str = ""
-    stack: list[dict[str, Json]] = field(default_factory=list)
+    stack: list[Frame] = field(default_factory=list)
     text: str = ""  # all that torch wrote
 
 
@@ -295,7 +298,7 @@ class CudagraphSkipped(FrameContext):
 
     KIND = "cudagraph_skipped"
     reason: str = ""
-    stack: list[dict[str, Json]] = field(default_factory=list)
+    stack: list[Frame] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -307,7 +310,7 @@ class SnapshotTaken(Event):
     counters: dict[str, dict[str, Json]] = field(default_factory=dict)
     compile_times: dict[str, float] = field(default_factory=dict)  # seconds, torch's own phase names
     losses: dict[str, int] = field(default_factory=dict)
-    gpus: list[dict[str, Json]] = field(default_factory=list)
+    gpus: list[Gpu] = field(default_factory=list)
     cudnn_version: str | None = None
 
 
@@ -354,8 +357,8 @@ class ArtifactSeen(FrameContext):
     size_bytes: int | None = None
     md5: str | None = None
     text: str | None = None
-    guards: dict[str, Json] | None = None  # decode/guard_tree.py's summary, of guards
-    aot: dict[str, Json] | None = None  # decode/aot.py's summary, of AOTAutograd's metadata
+    guards: GuardSummary | None = None  # of guards
+    aot: AotSummary | None = None  # of AOTAutograd's metadata
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from compileboard.collectors.contract import events, record_names
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, load_manifest
+from compileboard.collectors.contract.values import Notes, clean, clean_text, fit_event, fit_metrics
 from compileboard.collectors.decode import caches, failures, metrics, records
 from compileboard.collectors.decode.graph_breaks import parse_break
 from compileboard.collectors.decode.guards import recompile_reasons
@@ -17,7 +18,6 @@ from compileboard.collectors.decode.records import Captured, is_event
 from compileboard.collectors.decode.spans import make_plain_span
 from compileboard.collectors.decode.stacks import named_stack, parse_frames, parse_traceback
 from compileboard.collectors.decode.trace_records import decode_logged, make_artifact
-from compileboard.collectors.decode.values import Notes, clean, clean_text, fit_event, fit_metrics
 
 _CLEANED = frozenset(("metrics",))  # with the whole record
 
@@ -48,7 +48,7 @@ class Decoder:
     def decode(self, captured: Captured, report: Report = lambda what: None) -> list[events.Event]:
         """Decode one record: usually one event, more where a record carries configs or a text that is kept.
 
-        What of the record did not fit is told to `report`, once, in words; the rest of it is kept (decode/fit.py).
+        What of the record did not fit is told to `report`, once, in words; the rest of it is kept (contract/values.py).
         """
         if captured.name == record_names.SPAN and captured.logged is not None and (span := make_plain_span(captured)):
             return [span]  # most of a log's records, the least to say, and nothing in it that could be odd

@@ -12,8 +12,8 @@ import re
 from typing import Any
 
 from compileboard.collectors.contract.events import SpanSeen
+from compileboard.collectors.contract.values import clean, clean_text
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.decode.values import clean, clean_text
 
 # A log has a TAB before each line of a text, its payload has none.
 # Groups: name, time, whether that is rounded up, compile id, phase, thread.

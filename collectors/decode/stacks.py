@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from compileboard.collectors.contract.shapes import Frame as NamedFrame
 from compileboard.collectors.decode.paths import PathNamer, function_name, is_library, is_torch
 
 _FILE = re.compile(r'^(?P<indent>\s*)File "(?P<path>.*?)", line (?P<line>\d+)(?:, in (?P<name>.*))?$')
@@ -60,10 +61,10 @@ def parse_traceback(text: str) -> list[Frame]:
     return frames
 
 
-def named_stack(frames: Iterable[Frame], namer: PathNamer) -> list[dict[str, Any]]:
+def named_stack(frames: Iterable[Frame], namer: PathNamer) -> list[NamedFrame]:
     """Write frames as an event carries them: {file, line, name, code}."""
     return [
-        {"file": namer.name(f.path), "line": f.line, "name": function_name(f.name)[0], "code": f.code} for f in frames
+        NamedFrame(file=namer.name(f.path), line=f.line, name=function_name(f.name)[0], code=f.code) for f in frames
     ]
 
 

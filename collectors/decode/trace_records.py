@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from compileboard.collectors.contract import events
 from compileboard.collectors.contract.record_names import AOT_METADATA, ARTIFACT, GUARDS, SPAN, SYMBOLS
+from compileboard.collectors.contract.shapes import AotSummary, GuardSummary
+from compileboard.collectors.contract.values import clean, clean_text
 from compileboard.collectors.decode.aot import parse_metadata, summarize
 from compileboard.collectors.decode.guards.tree import count_guards
 from compileboard.collectors.decode.paths import PathNamer
 from compileboard.collectors.decode.records import Captured, Logged
 from compileboard.collectors.decode.spans import make_span
 from compileboard.collectors.decode.stacks import named_stack, parse_frames, user_frame
-from compileboard.collectors.decode.values import clean, clean_text
 
 _TITLES = ("filename", "name", "url", "url_name", "op")
 _STACKS = ("stack", "user_stack", "framework_stack")
@@ -60,13 +61,15 @@ def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -
 
 
 # Ranks, and the parts of a model that are alike, say the same again.
-_count_guards = lru_cache(maxsize=64)(count_guards)
+@lru_cache(maxsize=64)
+def _count_guards(text: str) -> GuardSummary | None:
+    return cast("GuardSummary | None", count_guards(text))
 
 
 @lru_cache(maxsize=64)
-def _sum_up_aot(text: str) -> dict[str, Any] | None:
+def _sum_up_aot(text: str) -> AotSummary | None:
     meta = parse_metadata(text)
-    return summarize(meta) if meta is not None else None
+    return cast("AotSummary", summarize(meta)) if meta is not None else None
 
 
 def make_symbol(captured: Captured, context: dict[str, Any], namer: PathNamer) -> events.SymbolSeen:

@@ -79,9 +79,10 @@ def _list_lines(event: Event) -> Iterator[tuple[str, int, str | None]]:
             yield event.file, event.line, None
         else:
             frames = (frame for frame in reversed(event.stack) if not is_torch(str(frame.get("file"))))
-            caller = next(frames, {})
-            if isinstance(caller.get("file"), str) and isinstance(caller.get("line"), int):
-                yield caller["file"], caller["line"], caller.get("code")
+            caller = next(frames, None)
+            file, line = (caller.get("file"), caller.get("line")) if caller else (None, None)
+            if caller and file is not None and line is not None:
+                yield file, line, caller.get("code")
     elif isinstance(event, Recompiled):
         for guard in event.guards:
             if guard.file and guard.line:

@@ -17,10 +17,10 @@ from typing import TypeVar
 from compileboard.collectors.contract.events import Event, RecordsLost, ReproCaptured, RunEnded, RunStarted
 from compileboard.collectors.contract.rejects import IngestResult
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
+from compileboard.collectors.contract.values import clean, clean_text
 from compileboard.collectors.decode import break_registry
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer, qualify
-from compileboard.collectors.decode.values import clean, clean_text
 from compileboard.collectors.pipeline.read_source import SourceReader
 from compileboard.collectors.pipeline.source import EventBatch, RunSink, pump
 from compileboard.collectors.pipeline.spool_source import SpoolSource

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME, RECORDS_SUFFIX
-from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.spool.folders import note_reason, set_aside, spool_root
 from compileboard.collectors.spool.lock import SpoolLock, writers_alive
 from compileboard.collectors.spool.manifest import read_manifest

@@ -11,8 +11,8 @@ from hashlib import blake2b
 
 from compileboard.collectors.contract.events import BenchMeasured, Event, ProcessStarted, RunEnded, RunStarted
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
+from compileboard.collectors.contract.values import fit_event
 from compileboard.collectors.decode.paths import PathNamer
-from compileboard.collectors.decode.values import fit_event
 from compileboard.collectors.formats.merge_files import Merged, build_break_table, merge, series_text, time_us_of
 from compileboard.collectors.formats.reader import break_event, read_results
 from compileboard.collectors.formats.results import digest, task_of

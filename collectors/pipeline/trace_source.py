@@ -10,9 +10,9 @@ from pathlib import Path
 from compileboard.collectors.contract.events import CompileStarted, ConfigSeen, Event, Recompiled
 from compileboard.collectors.contract.record_names import COMPILE_START
 from compileboard.collectors.contract.rejects import OF_LAST_READING, IngestResult, Rejects
+from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.decode.values import clean_text
 from compileboard.collectors.pipeline.source import Checkpoint, EventBatch, ImportedFile, LateFacts, RunSink, pump
 from compileboard.collectors.sources.log_blocks import Readable
 from compileboard.collectors.sources.log_clock import LogClock

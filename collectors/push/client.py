@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 from compileboard.collectors.contract.secrets import scrub_text
-from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.wire.lines import LARGEST_RATIO, WIRE_VERSION
 from compileboard.version import VERSION

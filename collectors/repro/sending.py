@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 from compileboard.collectors.contract.events import (
     Event,
@@ -24,6 +23,7 @@ from compileboard.collectors.contract.events import (
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.repros import dump_manifest
 from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.contract.shapes import Gpu
 from compileboard.collectors.formats.repro_archive import write_archive
 from compileboard.collectors.formats.repro_script import write_script
 from compileboard.collectors.pipeline.source import EventBatch
@@ -94,7 +94,7 @@ def import_repro(repro: Repro, database: str, name: str | None = None) -> tuple[
 def _list_events(repro: Repro, run_id: str, process_id: str, name: str, now_us: int) -> list[Event]:
     manifest = repro.manifest
     versions = manifest.versions
-    gpus: list[dict[str, Any]] = [{"name": manifest.device}] if manifest.device not in (None, "cpu") else []
+    gpus = [Gpu(name=manifest.device)] if manifest.device not in (None, "cpu") else []
     events: list[Event] = [
         RunStarted(run_id, 0, now_us, run_id, name, source="import", gpus=gpus),
         ProcessStarted(

@@ -97,10 +97,10 @@ def build_history_event(git: Mapping[str, Any], process_id: str, *, timeout_s: f
 
 def pack_commits(commits: Sequence[StoredCommit], process_id: str) -> CommitsSeen:
     """Make the event of a chain of commits, as many of the newest as it has room for."""
-    rows: list[list[Any]] = []
+    rows: list[tuple[str, int, str | None, str | None]] = []
     room = EVENT_BYTES
     for commit in commits:
-        row = [commit.hash, commit.time_us, commit.author, commit.subject]
+        row = (commit.hash, commit.time_us, commit.author, commit.subject)
         room -= len(json.dumps(row))
         if room < 0:
             break

@@ -17,9 +17,9 @@ from typing import Any
 
 from compileboard.collectors.contract.record_names import ARTIFACT, SPAN, STRING
 from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.contract.values import show_value
 from compileboard.collectors.decode.records import Captured, Logged, needs_payload
 from compileboard.collectors.decode.spans import PLAIN_PATTERN, shorten_span
-from compileboard.collectors.decode.values import show_value
 from compileboard.collectors.sources.log_blocks import BORDER, BlockReader, Piece, Readable
 from compileboard.collectors.sources.log_clock import LogClock
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.spool.manifest import read_manifest
 
 ULID_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compileboard.collectors.contract.events import Event, dump_event, load_event
 from compileboard.collectors.contract.spool_format import JOURNAL_NAME
-from compileboard.collectors.decode.values import fit_event
+from compileboard.collectors.contract.values import fit_event
 from compileboard.collectors.spool.reader import SpoolReader
 
 

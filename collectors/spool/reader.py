@@ -15,8 +15,8 @@ from typing import Any, TypeGuard
 
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.contract.spool_format import CONTEXT_KEYS, LOSSES_SUFFIX, RECORDS_SUFFIX
+from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.decode.values import clean_text
 
 BATCH_BYTES = 4 << 20
 LARGEST_LINE_BYTES = 64 << 20

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from compileboard.collectors.contract.events import SCHEMA_VERSION, Json
 from compileboard.collectors.contract.rejects import KINDS, OF_LAST_READING, Reject, Rejects
+from compileboard.collectors.contract.values import LARGEST_WHOLE
 from compileboard.collectors.wire.lines import DIGEST, UnknownLine, WireError
 
 MARKS: dict[str, type[Mark]] = {}
@@ -140,11 +141,10 @@ def load_mark(body: Mapping[str, Json]) -> Mark:
 
 
 _WRONG = object()
-_MOST = 2**63  # what the store holds
 
 
 def _load_count(value: Json) -> Any:
-    return value if type(value) is int and 0 <= value < _MOST else _WRONG
+    return value if type(value) is int and 0 <= value <= LARGEST_WHOLE else _WRONG
 
 
 def _load_text(value: Json) -> Any:

@@ -16,7 +16,7 @@ from compileboard.collectors.bench.execution.endings import OUTPUT, outcome_of_k
 from compileboard.collectors.bench.execution.fork_server import STEP_S, ForkedProcess, ForkServer, list_cache_variables
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.decode.values import clean_text
+from compileboard.collectors.contract.values import clean_text
 from compileboard.start import PACKAGE, shared_command
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from compileboard.collectors.contract.redaction import redact_line, redact_source
-from compileboard.collectors.decode.values import clean
+from compileboard.collectors.contract.values import clean
 
 RESULT = "result.json"  # in the folder of the process that measures
 

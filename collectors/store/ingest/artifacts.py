@@ -6,6 +6,7 @@ import sqlite3
 from typing import Any
 
 from compileboard.collectors.contract.events import ArtifactSeen, SymbolSeen
+from compileboard.collectors.contract.shapes import GuardSummary
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.payloads import PayloadRows, Pending
@@ -88,13 +89,13 @@ class TraceRows:
         self._summed_up.clear()
         return clashing
 
-    def _write_guards(self, context: dict[str, Any], summary: dict[str, Any]) -> None:
+    def _write_guards(self, context: dict[str, Any], summary: GuardSummary) -> None:
         _GUARD_SET.add(
             self.connection,
             {
                 **context,
-                "guard_count": summary.get("guard_count"),
-                "latency_us": summary.get("latency_us"),
+                "guard_count": summary["guard_count"],
+                "latency_us": summary["latency_us"],
                 "summary": dumps(summary),
             },
         )

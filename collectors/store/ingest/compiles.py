@@ -65,8 +65,8 @@ def _is_loaded(event: CompileStarted) -> bool:
 
     Source: `_TorchDynamoContext.__call__` and `_compile_frame_context` of torch/_dynamo, 2.11 and 2.13.
     """
-    caller = event.stack[-2] if len(event.stack) > 1 else {}
-    return (caller.get("file"), caller.get("name")) == ("torch/_dynamo/eval_frame.py", "__call__")
+    caller = [(frame.get("file"), frame.get("name")) for frame in event.stack[-2:-1]]
+    return caller == [("torch/_dynamo/eval_frame.py", "__call__")]
 
 
 def write_compiled(batch: Batch, event: Compiled) -> None:

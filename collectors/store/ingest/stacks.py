@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compileboard.collectors.store.ingest.insert import InsertForId
@@ -24,7 +25,7 @@ class StackIndex:
         """Drop what is remembered; it is read again from the database."""
         self._known.clear()
 
-    def find(self, run_id: str, stack: list[dict[str, Any]]) -> int | None:
+    def find(self, run_id: str, stack: Sequence[Mapping[str, Any]]) -> int | None:
         """Return the node of a stack's innermost frame; None for an empty stack."""
         node: int | None = None
         is_new = False

@@ -11,6 +11,7 @@ from typing import Any
 from compileboard.collectors.contract.events import ArtifactSeen, ConfigSeen, Event, Json, ReproCaptured
 from compileboard.collectors.contract.fingerprints import config_hash
 from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.contract.values import LARGEST_WHOLE, fit_event
 from compileboard.collectors.store.codec import pack, unpack, unpack_bytes
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
 from compileboard.collectors.store.ingest.payloads import TextReference
@@ -38,7 +39,6 @@ except ImportError:
 
 MOST_LINES = 20_000
 MOST_TEXT_BYTES = 256 << 20  # of what is read whole for one request; artifacts' texts are not
-_MOST_NUMBER = 2**63
 
 
 class TooManyLines(Exception):
@@ -163,29 +163,27 @@ class _Texts:
 
 def _add_event(read: StreamLines, line: bytes, body: Mapping[str, Json], texts: _Texts) -> None:
     dropped_count = sum(digest not in texts.rows for digest in list_digests(body)) if "texts" in body else 0
-    event = load_line(body, texts.refer if body["kind"] == ArtifactSeen.KIND else texts.read)
-    is_named = isinstance(event.process_id, str) and event.process_id.isprintable()
-    if not is_named or not _is_number(event.sequence) or not _is_number(event.time_us):
-        raise WireError(f"a {event.KIND} event has an impossible process, number or time")
+    loaded = load_line(body, texts.refer if body["kind"] == ArtifactSeen.KIND else texts.read)
+    event, notes = fit_event(loaded)
+    if event is None or not event.process_id.isprintable():
+        raise WireError(f"a {loaded.KIND} event has an impossible field: {'; '.join(notes) or 'process_id'}")
     # Runs share a configuration by its hash.
     if isinstance(event, ConfigSeen) and not dropped_count and config_hash(event.body) != event.config_hash:
         raise WireError(f"a configuration is {config_hash(event.body)}, not {event.config_hash[:80]!r}")
     generation = body.get("generation")
     if generation is not None:
-        if not _is_number(generation):
+        if type(generation) is not int or abs(generation) > LARGEST_WHOLE:
             raise WireError(f"a {event.KIND} event of generation {str(generation)[:80]!r}")
         read.generations[id(event)] = generation
     if isinstance(event, (ArtifactSeen, ReproCaptured)):
         read.referred.update({digest: texts.rows[digest].id for digest in list_digests(body) if digest in texts.rows})
-    if type(event) not in HELD_WHOLE:
+    if notes:
+        read.rejects.add("bad_field", None, f"{event.KIND}: {'; '.join(notes)}")
+    if event is loaded and type(event) not in HELD_WHOLE:
         read.packed[id(event)] = pack(line.decode())
     if not (isinstance(event, ConfigSeen) and dropped_count):  # no text is not that configuration
         read.events.append(event)
     read.dropped_text_count += dropped_count
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is int and -_MOST_NUMBER <= value < _MOST_NUMBER
 
 
 def _add_mark(read: StreamLines, mark: Mark, before: bytes, texts: _Texts) -> None:

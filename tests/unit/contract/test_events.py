@@ -10,41 +10,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.collectors.contract.events import KINDS, Event, GuardFailure, dump_event, load_event
+from compileboard.collectors.contract.events import KINDS, Event, dump_event, load_event
 
 TEXT = st.text(max_size=20)
 NUMBER = st.integers(min_value=-(2**62), max_value=2**62)
 JSON = st.recursive(st.none() | st.booleans() | NUMBER | TEXT, lambda x: st.lists(x, max_size=3), max_leaves=5)
-BY_HINT: dict[Any, st.SearchStrategy[Any]] = {
+PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: NUMBER,
     float: st.floats(allow_nan=False, allow_infinity=False),
     bool: st.booleans(),
-    bool | None: st.none() | st.booleans(),
-    str | None: st.none() | TEXT,
-    int | None: st.none() | NUMBER,
-    dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
-    dict[str, int]: st.dictionaries(TEXT, NUMBER, max_size=3),
-    dict[str, float]: st.dictionaries(TEXT, st.floats(allow_nan=False, allow_infinity=False), max_size=3),
-    dict[str, list[float]]: st.dictionaries(
-        TEXT, st.lists(st.floats(allow_nan=False, allow_infinity=False)), max_size=3
-    ),
-    list[str]: st.lists(TEXT, max_size=3),
     Any: JSON,
-    dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
-    dict[str, Any] | None: st.none() | st.dictionaries(TEXT, JSON, max_size=3),
-    dict[str, dict[str, Any]]: st.dictionaries(TEXT, st.dictionaries(TEXT, JSON, max_size=2), max_size=2),
-    list[list[Any]]: st.lists(st.lists(JSON, max_size=4), max_size=2),
-    list[dict[str, Any]]: st.lists(st.dictionaries(TEXT, JSON, max_size=3), max_size=2),
+    type(None): st.none(),
 }
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Make values of a declared type, as JSON reads them back: a tuple is a list."""
+    arguments = typing.get_args(hint)
+    if hint in PLAIN:
+        return PLAIN[hint]
+    if typing.is_typeddict(hint):
+        return st.fixed_dictionaries({name: values_of(part) for name, part in typing.get_type_hints(hint).items()})
+    if dataclasses.is_dataclass(hint):
+        return filled(hint)  # type: ignore[arg-type]
+    if typing.get_origin(hint) is list:
+        return st.lists(values_of(arguments[0]), max_size=3)
+    if typing.get_origin(hint) is dict:
+        return st.dictionaries(TEXT, values_of(arguments[1]), max_size=3)
+    if typing.get_origin(hint) is tuple:
+        return st.tuples(*map(values_of, arguments)).map(list)
+    return st.one_of(*map(values_of, arguments))
 
 
 def filled(cls: type[Any]) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(cls)
-    return st.builds(cls, **{field.name: BY_HINT[hints[field.name]] for field in dataclasses.fields(cls)})
-
-
-BY_HINT[list[GuardFailure]] = st.lists(filled(GuardFailure), max_size=3)
+    return st.builds(cls, **{field.name: values_of(hints[field.name]) for field in dataclasses.fields(cls)})
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

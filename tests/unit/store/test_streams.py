@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,8 +14,10 @@ from compileboard.collectors.contract.events import (
     ArtifactSeen,
     ConfigSeen,
     Event,
+    GraphBroke,
     Noted,
     ProcessStarted,
+    ReproAnswered,
     RunEnded,
     RunStarted,
     SpanSeen,
@@ -110,12 +113,26 @@ def test_another_request_of_the_stream_came_first(store: sqlite3.Connection) -> 
 
 def test_a_bad_line_costs_itself(store: sqlite3.Connection) -> None:
     bad = [b"{", b"[]", b'{"v":1,"kind":"run_ended"}', b'{"v":1,"mark":"end","size_bytes":-1,"checksum":0}']
-    refused = write([ProcessStarted("p", 1, 6, "R", "x")])  # type: ignore[arg-type]
+    refused = write([ReproAnswered("p", 1, 6, repro="0" * 16)])  # the run has no repro
     stream = send(store, write(START) + b"\n".join(bad) + b"\n" + refused + write([ARTIFACT])[:-2] + b"\n")
     assert stream.event_count == 3
     rows = store.execute("select file_name, kind, reject_count from run_rejects order by kind").fetchall()
     assert [tuple(row) for row in rows] == [("s1", "bad_event", 5), ("s1", "refused", 1)]
     assert count(store, "events") == [2]
+
+
+def test_an_odd_value_costs_its_field_and_is_counted(store: sqlite3.Connection) -> None:
+    send(store, write([*START, GraphBroke("p", 1, 7, reason=5, hints="x", gb_id="GB0001")]))  # type: ignore[arg-type]
+    assert tuple(store.execute("select gb_id, reason, hints from distinct_breaks").fetchone()) == ("GB0001", "", "[]")
+    (body,) = store.execute("select body from events where kind = 'graph_broke'").fetchone()
+    assert (json.loads(unpack(body))["reason"], json.loads(unpack(body))["hints"]) == ("", [])
+    (row,) = store.execute("select kind, reject_count, example from run_rejects").fetchall()
+    assert tuple(row)[:2] == ("bad_field", 1) and row["example"].startswith("graph_broke: reason is 5")
+
+
+def test_a_configuration_without_a_hash_is_a_bad_line(store: sqlite3.Connection) -> None:
+    send(store, write([*START, ConfigSeen("p", 1, 7, None, "dynamo", "{}")]))  # type: ignore[arg-type]
+    assert [tuple(row) for row in store.execute("select kind, reject_count from run_rejects")] == [("bad_event", 1)]
 
 
 def test_texts_come_first_or_were_dropped(store: sqlite3.Connection) -> None:

@@ -1,6 +1,7 @@
-"""Values that a database can store: JSON's surrogates, integers and nesting are bounded, types made to fit.
+"""Values that the store takes: JSON's surrogates, integers and nesting are bounded, fields made to fit their types.
 
-Python reads NaN and Infinity as JSON, and nobody else does: they become texts.
+A whole number of a declared field is at most 2^53, another one 10^150: a sum in SQL, a square or a page's script then
+stays in range. Python reads NaN and Infinity as JSON, and nobody else does: they become texts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from functools import cache
 from operator import is_
 from typing import Any, TypeVar
 
-from compileboard.collectors.contract.fields import FIELDS
+from .events import Compiled
+from .fields import FIELDS
 
 _DEEPEST = 60
 _TOO_DEEP = "<nested too deeply>"
@@ -93,7 +95,8 @@ def clean_text(text: str) -> str:
     return text
 
 
-_LARGEST_INTEGER = 2**63 - 1
+LARGEST_WHOLE = 2**53
+LARGEST_NUMBER = 1e150
 _SHOWN = 60  # characters of a value in a note
 ODD_VALUES = "odd_values"  # where a record of metrics keeps what did not fit, as it came
 
@@ -123,7 +126,7 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
             if (
                 value.isascii()
                 if kind is str
-                else -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER
+                else -LARGEST_WHOLE <= value <= LARGEST_WHOLE
                 if kind is int
                 else not value or kind is bool
             ):
@@ -145,8 +148,9 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
     return (replace(event, **changes) if changes else event), notes  # type: ignore[type-var]
 
 
-def fit_metrics(metrics: dict[str, Any], notes: Notes) -> dict[str, Any]:
+def fit_metrics(value: Any, notes: Notes) -> dict[str, Any]:
     """Return a CompilationMetrics record whose known fields have their types; what had not is under `odd_values`."""
+    metrics = _fit_dict(value, notes)
     changes: dict[str, Any] = {}
     odd: dict[str, Any] = {}
     for name, value in metrics.items():
@@ -181,7 +185,12 @@ def _plan(cls: type) -> tuple[tuple[str, Any, bool, Fit, Any], ...]:
     """
     hints = typing.get_type_hints(cls)
     return tuple(
-        (field.name, *_plain_type(hints[field.name]), _fit_of(hints[field.name]), _default(field))
+        (
+            field.name,
+            *_plain_type(hints[field.name]),
+            fit_metrics if (cls, field.name) == (Compiled, "metrics") else _fit_of(hints[field.name]),
+            _default(field),
+        )
         for field in fields(cls)
     )
 
@@ -209,32 +218,33 @@ def _fit_of(hint: Any) -> Fit:
         return inner
     if origin is list:
         return _list_of(_fit_of(arguments[0]))
+    if origin is tuple:
+        return _row_of([_fit_of(argument) for argument in arguments], [_plain_type(hint)[1] for hint in arguments])
     if origin is dict:
         return _fit_dict if arguments[1] is Any else _dict_of(_fit_of(arguments[1]))
     if is_dataclass(hint):
         return _record_of(typing.cast("type", hint))
+    if typing.is_typeddict(hint):
+        return _shape_of(hint)
     raise TypeError(f"an event's field is declared as {hint}, which nothing here checks")
 
 
 def _whole(value: Any, notes: Notes) -> int:
-    if type(value) is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
+    if type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
         return value
-    if type(value) is float and value.is_integer() and abs(value) < _LARGEST_INTEGER:
+    if type(value) is float and value.is_integer() and abs(value) <= LARGEST_WHOLE:
         return int(value)
-    raise OddValueError("a whole number of 64 bits")
+    raise OddValueError("a whole number of at most 2^53")
 
 
 def _number(value: Any, notes: Notes) -> float:
-    if type(value) is float and value - value == 0:
-        return value
-    if type(value) is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
-        return value
-    raise OddValueError("a finite number")
+    if type(value) in (int, float) and -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+        return typing.cast("float", value if abs(value) <= LARGEST_WHOLE else float(value))
+    raise OddValueError("a number of at most 10^150")
 
 
 def _rounded(value: Any, notes: Notes) -> int:
-    number = _number(value, notes)
-    return _whole(round(number) if abs(number) < _LARGEST_INTEGER else number, notes)
+    return _whole(round(_number(value, notes)), notes)
 
 
 def _flag(value: Any, notes: Notes) -> bool:
@@ -304,6 +314,64 @@ def _dict_of(fit: Fit) -> Fit:
         return value if same else fitted
 
     return fit_dict
+
+
+def _row_of(fits: list[Fit], optional: list[bool]) -> Fit:
+    def fit_row(value: Any, notes: Notes) -> list[Any] | tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or len(value) != len(fits):
+            raise OddValueError(f"a list of {len(fits)}")
+        entries = zip(value, fits, optional, strict=True)
+        fitted = [None if entry is None and may_lack else fit(entry, notes) for entry, fit, may_lack in entries]
+        return value if all(map(is_, fitted, value)) else fitted
+
+    return fit_row
+
+
+def _shape_of(shape: Any) -> Fit:
+    """Return what fits a TypedDict: a key that may be None or missing is so where its value is odd."""
+    keys = {
+        name: (_fit_of(hint), _plain_type(hint)[1], name in shape.__required_keys__)
+        for name, hint in typing.get_type_hints(shape).items()
+    }
+
+    def fit_shape(value: Any, notes: Notes) -> dict[str, Any]:
+        changed = dict(_fit_dict(value, notes))
+        for name, (fit, optional, required) in keys.items():
+            entry = changed.get(name)
+            if entry is None and (optional or not required):
+                if required:
+                    changed[name] = None
+                elif not optional:
+                    changed.pop(name, None)
+                continue
+            before = len(notes)
+            try:
+                changed[name] = fit(entry, notes)
+                notes[before:] = [f"{name}: {note}" for note in notes[before:]]
+            except OddValueError as error:
+                if required and not optional:
+                    raise OddValueError(f"{name} to be {error}") from None
+                notes.append(f"{name} is {show_value(entry)}, expected {error}")
+                del changed[name]
+                if required:
+                    changed[name] = None
+        return value if value == changed else changed
+
+    return fit_shape
+
+
+def fit_json(shape: Any, value: Any) -> Any:
+    """Return JSON as its declared type; None where it is of another.
+
+    Rows of a bundle come as they are, so that readers of a column of JSON go through here.
+    """
+    try:
+        return _fit_json_of(shape)(value, [])
+    except OddValueError:
+        return None
+
+
+_fit_json_of = cache(lambda shape: _fit_of(shape))
 
 
 def _record_of(cls: type) -> Fit:
