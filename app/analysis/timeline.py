@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -16,6 +15,7 @@ from compileboard.app.analysis.labels import PHASES, Phase
 from compileboard.app.format import format_duration
 from compileboard.app.queries.run.timeline import Lane, LaneWindow, Span
 from compileboard.collectors.contract.compile_labels import SEPARATOR, build_label
+from compileboard.collectors.store.reading import read_json
 
 # The first that fits. Names are torch's: dynamo_timed, CompileEventLogger and the passes of inductor.
 _RULES = tuple(
@@ -163,7 +163,7 @@ def make_events(rows: Iterable[Mapping[str, Any]], pid: int, tid: int) -> Iterat
         else:
             event |= {"ph": "X", "dur": row["duration_us"]}
         event["cat"] = find_phase(row["name"]).name
-        args = json.loads(row["args"]) if row["args"] else {}
+        args = (read_json(dict[str, Any], row["args"]) if row["args"] else None) or {}
         event["args"] = ({"compile_id": row["compile_id"]} if row["compile_id"] else {}) | args
         yield event
 

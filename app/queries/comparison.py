@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
-from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.rollups.results import TIMING, ExperimentResult
 
 _SECOND_PROCESS = "second_process_s"  # samples of an experiment that may stand beside the leading one
@@ -75,7 +73,7 @@ def load_repeats(
     """
     repeats_by_result: dict[int, dict[str, list[float]]] = {}
     for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):
-        repeats_by_result.setdefault(row["result_id"], {})[row["name"]] = orjson.loads(unpack(row["body"]))
+        repeats_by_result.setdefault(row["result_id"], {})[row["name"]] = read_json(list[float], row["body"]) or []
     return repeats_by_result
 
 
@@ -107,11 +105,8 @@ def list_changed(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list
     """List what differed from torch's defaults in some runs, each text once: hash and {module: {setting: …}}."""
     changed = []
     for row in connection.execute(CHANGED_SQL, _bind(run_ids, 1000)):
-        try:
-            values = json.loads(unpack(row["body"]))
-        except ValueError:
-            continue
-        if isinstance(values, dict):
+        values = read_json(dict[str, Any], row["body"])
+        if values is not None:
             changed.append((row["hash"], values))
     return changed
 

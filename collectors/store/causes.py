@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections import defaultdict
@@ -19,7 +18,7 @@ from compileboard.collectors.fixes.recorded import (
     RecordedRecompile,
     RecordedRun,
 )
-from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.reading import read_body, read_json
 from compileboard.collectors.store.source_excerpts import list_source_lines
 
 MOST_ROWS = 100_000
@@ -164,7 +163,7 @@ def _read_recompiles(connection: sqlite3.Connection, values: Mapping[str, Any]) 
             keys[row["recompile_id"]] = row["compile_key"]
             guards[row["recompile_id"]].append(RecordedGuard(**{name: row[name] for name in columns}))
     dynamic = {
-        row["compile_key"]: str(_load_body(row["body"]).get("dynamic_sources") or "")
+        row["compile_key"]: str(read_body(row["body"]).get("dynamic_sources") or "")
         for row in connection.execute(DYNAMIC_SQL, values)
     }
     return [
@@ -227,11 +226,11 @@ def _read_breaks(
     distinct: dict[int, RecordedBreak] = {}
     occurrences = []
     for row in connection.execute(BREAKS_SQL, values):
-        body = _load_body(row["body"])
+        body = read_body(row["body"])
         if row["distinct_id"] not in distinct:
             distinct[row["distinct_id"]] = RecordedBreak(
                 id=row["distinct_id"],
-                hints=_read_hints(body.get("hints") or row["hints"]),
+                hints=tuple(body.get("hints") or read_json(list[str], row["hints"]) or ()),
                 context=str(body.get("debug_context") or ""),
                 explanation=body.get("explanation") or row["explanation"] or "",
                 **{name: body.get(name) or row[name] for name in ("reason", "source_line")},
@@ -253,16 +252,3 @@ def _find_frame_line(row: sqlite3.Row, body: Mapping[str, Any]) -> int | None:
             line = frame.get("line")
             return line if isinstance(line, int) else None
     return None
-
-
-def _read_hints(hints: Any) -> tuple[str, ...]:
-    listed = json.loads(hints or "[]") if isinstance(hints, str) else hints
-    return tuple(str(hint) for hint in listed) if isinstance(listed, list) else ()
-
-
-def _load_body(blob: bytes | None) -> dict[str, Any]:
-    try:
-        body = json.loads(unpack(blob)) if blob is not None else {}
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}

@@ -18,6 +18,7 @@ from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.ingest.payloads import PayloadRows
 from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.reading import read_json, read_text
 from compileboard.collectors.store.sealed.large_runs import reopen_large_run
 from compileboard.collectors.store.sealed.reopening import reopen_run
 
@@ -232,8 +233,8 @@ def list_results(connection: sqlite3.Connection, repro: str) -> list[ReproResult
         ReproResult(
             **{
                 **dict(row),
-                "detail": json.loads(row["detail"]),
-                "program": unpack(row["program"]) if row["program"] else None,
+                "detail": read_json(dict[str, Any], row["detail"]) or {},
+                "program": read_text(row["program"]),
             }
         )
         for row in rows

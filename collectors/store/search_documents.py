@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 
 from compileboard.collectors.decode.caches import parse_components
 from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.reading import read_json
 
 # Long and the same in every compile; the pages of caches and of the environment show them.
 CACHE_KEYS = frozenset(("fx_graph_cache_hit", "fx_graph_cache_miss", "aotautograd_cache_hit", "aotautograd_cache_miss"))
@@ -89,7 +89,7 @@ def _read_breaks(connection: sqlite3.Connection, run_id: str) -> Iterator[Docume
         order by ref_id
     """
     for row in _missing(connection, run_id, "graph_break", sql):
-        hints = [str(hint) for hint in json.loads(row["hints"])]
+        hints = read_json(list[str], row["hints"]) or []
         text = _lines(
             row["gb_id"], row["reason"], row["explanation"], *hints, row["source_line"], row["name"], row["file"]
         )

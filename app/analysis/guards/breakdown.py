@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from compileboard.app.analysis.guards.diff import normalise_guard
 from compileboard.app.format import format_percent
 from compileboard.app.queries.fields import Count
+from compileboard.collectors.contract.shapes import GuardSummary
 
 # Source: GuardBuilder in torch/_dynamo/guards.py and torch/csrc/dynamo/guards.cpp (2.5 to 2.13)
 _WORDS = {
@@ -113,15 +114,14 @@ _ORIGINS = (
 )
 
 
-def sum_guards(summaries: Iterable[Mapping[str, Any]]) -> GuardBreakdown:
+def sum_guards(summaries: Iterable[GuardSummary]) -> GuardBreakdown:
     """Add up what was counted of each set; names that torch numbers anew in every process are one."""
     kinds, roots = Counter[str](), Counter[str]()
     total = 0
     for summary in summaries:
-        total += summary.get("guard_count") or 0
-        for kind, count in (summary.get("kinds") or {}).items():
-            kinds[kind] += count
-        for root, count in summary.get("roots") or ():
+        total += summary["guard_count"] or 0
+        kinds.update(summary["kinds"])
+        for root, count in summary["roots"]:
             roots[root] += count
     named = Counter[str]()
     for root, count in roots.items():

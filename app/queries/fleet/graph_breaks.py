@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from compileboard.app.queries.fleet.reasons import ReasonSubject
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.outcomes import OUTCOME_SQL
 from compileboard.app.queries.parameters import Parameter
+from compileboard.collectors.store.reading import read_json
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ limit :limit
 
 
 def _make_break(row: dict[str, Any]) -> DistinctBreak:
-    return DistinctBreak(**(row | {"hints": tuple(json.loads(row["hints"]))}))
+    return DistinctBreak(**(row | {"hints": tuple(read_json(list[str], row["hints"]) or ())}))
 
 
 def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> BreakSummary:

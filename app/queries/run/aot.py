@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -10,8 +9,9 @@ from typing import Annotated, Any
 
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, decode_cursor, make_page
-from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.contract.shapes import AotSummary
 from compileboard.collectors.store.payloads import DDP_SPLIT, WRAPPER_ARTIFACTS
+from compileboard.collectors.store.reading import read_json, read_text
 
 CONFIG_ARTIFACT = "torch._functorch.config"
 _MOST = 20_000
@@ -113,7 +113,7 @@ def list_aot_graphs(
         values = dict(row)
         if values["compile_key"] is None:
             values |= {"place": 1, "graph_count": 1}
-        rows.append(AotGraph(**values | {"summary": json.loads(values["summary"])}))
+        rows.append(AotGraph(**values | {"summary": read_json(AotSummary, values["summary"]) or {}}))
     return make_page(rows, limit, lambda aot_graph: (aot_graph.id,))
 
 
@@ -138,7 +138,9 @@ def list_rng_settings(connection: sqlite3.Connection, run_id: str) -> dict[int, 
         payload_id = row["payload_id"]
         if payload_id not in settings:
             body = connection.execute(CONFIG_SQL, {"payload_id": payload_id}).fetchone()
-            settings[payload_id] = _load(body["body"]).get("functionalize_rng_ops") if body else None
+            settings[payload_id] = (read_json(dict[str, Any], body["body"] if body else None) or {}).get(
+                "functionalize_rng_ops"
+            )
         if isinstance(settings[payload_id], bool):
             compiles.setdefault(row["compile_key"], settings[payload_id])
     return compiles
@@ -147,15 +149,4 @@ def list_rng_settings(connection: sqlite3.Connection, run_id: str) -> dict[int, 
 def read_backward(connection: sqlite3.Connection, artifact_id: int) -> str | None:
     """Read the backward graph that torch wrote after a graph's metadata, where it is kept."""
     row = connection.execute(BACKWARD_SQL, {"artifact_id": artifact_id}).fetchone()
-    try:
-        return None if row is None else unpack(row["body"])
-    except ValueError:
-        return None
-
-
-def _load(body: bytes) -> dict[str, Any]:
-    try:
-        config = json.loads(unpack(body))
-    except (ValueError, RecursionError):
-        return {}
-    return config if isinstance(config, dict) else {}
+    return None if row is None else read_text(row["body"])

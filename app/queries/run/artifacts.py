@@ -14,6 +14,7 @@ from compileboard.app.queries.page import FilterError, Page, decode_cursor, make
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.schema import PRIVATE, Keywords
 from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.reading import read_json
 
 # One a tensor that torch looked at: hundreds a compile, so lists count them and paging from text to text passes them.
 DESCRIPTIONS = ("describe_source", "describe_storage", "describe_tensor")
@@ -174,8 +175,8 @@ def _to_row(row: sqlite3.Row) -> ArtifactRow:
 
 
 def _load(text: str | None) -> dict[str, Any]:
-    metadata = json.loads(text) if text else {}
-    return metadata if isinstance(metadata, dict) else {"metadata": metadata}
+    metadata = read_json(Any, text)
+    return metadata if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
 
 
 def list_artifacts(

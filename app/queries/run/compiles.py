@@ -11,11 +11,12 @@ from compileboard.app.queries import fields
 from compileboard.app.queries.outcomes import OUTCOME_SQL, OUTCOMES, Outcome
 from compileboard.app.queries.page import FilterError, Page, bind_page, check_order, decode_cursor, make_page
 from compileboard.app.queries.parameters import Parameter
-from compileboard.app.queries.run.trace_files import find_start, load_body
+from compileboard.app.queries.run.trace_files import find_start
 from compileboard.app.schema import PRIVATE, Keywords, published
 from compileboard.collectors.contract.compile_labels import build_label, label_function, label_line, label_role
 from compileboard.collectors.store.causes import Caller, find_caller
 from compileboard.collectors.store.process_names import load_process_names
+from compileboard.collectors.store.reading import read_body
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
 
@@ -414,7 +415,7 @@ def list_records(connection: sqlite3.Connection, key: int, limit: int = 100) -> 
 
 def _to_compilation(row: sqlite3.Row) -> Compilation:
     values = dict(row)
-    body = load_body(values.pop("body"))
+    body = read_body(values.pop("body"))
     values["phases_us"] = {phase: values.pop(f"{phase}_us") for phase in PHASES if phase != "first_calls"}
     if values["line"] is None:
         values["line"] = body.get("line")

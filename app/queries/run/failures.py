@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from compileboard.app.queries import fields
 from compileboard.app.queries.outcomes import OUTCOME_SQL, OUTCOMES
 from compileboard.app.queries.page import Page, bind_page, make_page
-from compileboard.app.queries.run.trace_files import load_body
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.process_names import name_rows
+from compileboard.collectors.store.reading import read_body
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ limit 200
 
 def _to_failure(row: Mapping[str, Any]) -> FailureRow:
     values = dict(row)
-    body = load_body(values.pop("body"))
+    body = read_body(values.pop("body"))
     values["ended_program"] = bool(values["ended_program"])
     values["repro_id"] = None if values["repro_id"] is None else format_id(values["repro_id"])
     return FailureRow(**values, text=body.get("text") or "")

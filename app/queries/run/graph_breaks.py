@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -11,10 +10,11 @@ from typing import Annotated, Any
 
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, bind_page, make_page
-from compileboard.app.queries.run.trace_files import get_event, list_stack, load_body
+from compileboard.app.queries.run.trace_files import get_event, list_stack
 from compileboard.app.schema import one_of
 from compileboard.collectors.contract.fingerprints import parse_id
 from compileboard.collectors.store.process_names import name_rows
+from compileboard.collectors.store.reading import read_body, read_json
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,6 @@ limit 20000
 """
 
 
-def _hints(text: str | None) -> tuple[str, ...]:
-    hints = json.loads(text or "[]")
-    return tuple(str(hint) for hint in hints) if isinstance(hints, list) else ()
-
-
 _NAMED_BY_TORCH = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d{1,9})$", re.MULTILINE)
 
 
@@ -140,14 +135,14 @@ def _find_torch_line(text: str, stack: Sequence[dict[str, Any]]) -> dict[str, An
 
 def _choose_words(values: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     """Return the words of a break itself: its distinct break has those of its first time, in whatever run."""
-    hints = tuple(body["hints"]) if isinstance(body.get("hints"), list) else _hints(values["hints"])
+    hints = tuple(body["hints"] if body else read_json(list[str], values["hints"]) or ())
     words = {name: body.get(name) or values[name] for name in ("reason", "explanation", "source_line")}
     return words | {"hints": hints}
 
 
 def _to_break(row: dict[str, Any]) -> GraphBreakRow:
     values = fields.name_ids(row, "distinct_id")
-    body = load_body(values.pop("body"))
+    body = read_body(values.pop("body"))
     values |= _choose_words(values, body)
     text, stack = body.get("text") or "", tuple(list_stack(body))
     return GraphBreakRow(

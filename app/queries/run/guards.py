@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Annotated, Any, NamedTuple
 
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, check_order, decode_cursor, make_page
+from compileboard.collectors.contract.shapes import GuardSummary
+from compileboard.collectors.store.reading import read_json
 
 # What the list may be ordered by; each is never null.
 ORDERS = {"latency": ("coalesce(g.latency_us, -1.0)", float), "guards": ("coalesce(g.guard_count, -1)", int)}
@@ -138,19 +140,14 @@ limit :limit
 """  # noqa: S608
 
 
-def _load(text: str) -> dict[str, Any]:
-    metadata = json.loads(text)
-    return metadata if isinstance(metadata, dict) else {}
-
-
 def _to_set(row: sqlite3.Row) -> GuardSet:
     values = dict(row)
-    summary = _load(values.pop("summary"))
+    summary: GuardSummary | None = read_json(GuardSummary, values.pop("summary"))
     return GuardSet(
         **values,
-        kinds=summary.get("kinds") or {},
-        roots=tuple(GuardRoot(root, count) for root, count in summary.get("roots") or ()),
-        root_count=summary.get("root_count"),
+        kinds=summary["kinds"] if summary else {},
+        roots=tuple(starmap(GuardRoot, summary["roots"])) if summary else (),
+        root_count=summary["root_count"] if summary else None,
     )
 
 
@@ -184,10 +181,11 @@ def get_totals(connection: sqlite3.Connection, run_id: str) -> GuardTotals:
     return GuardTotals(**dict(row), median_us=sum(middle) / len(middle) if middle else None)
 
 
-def list_summaries(connection: sqlite3.Connection, run_id: str, limit: int = 20_000) -> Iterator[dict[str, Any]]:
+def list_summaries(connection: sqlite3.Connection, run_id: str, limit: int = 20_000) -> Iterator[GuardSummary]:
     """Yield what was counted of each of a run's sets, in the order of the log."""
     for row in connection.execute(SUMMARIES_SQL, {"run_id": run_id, "limit": limit}):
-        yield _load(row["summary"])
+        if (summary := read_json(GuardSummary, row["summary"])) is not None:
+            yield summary
 
 
 def get_guard_set(connection: sqlite3.Connection, run_id: str | None, artifact_id: int) -> GuardSet | None:

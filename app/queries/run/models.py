@@ -10,8 +10,8 @@ from typing import Any
 
 from compileboard.app.queries.fields import name_ids
 from compileboard.app.queries.run_rows import MOST_RESULTS, RESULTS_SQL
-from compileboard.collectors.contract.events import BenchMeasured, GraphBroke, load_event
-from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
+from compileboard.collectors.store.reading import read_event, read_json, read_text
 from compileboard.collectors.store.rollups.results import (
     ExperimentResult,
     ResultRow,
@@ -79,19 +79,18 @@ def get_result_parts(connection: sqlite3.Connection, result_id: int) -> ResultPa
         return None
     values = connection.execute(VALUES_SQL, {"result_id": result_id})
     repeats = connection.execute(REPEATS_SQL, {"result_id": result_id})
-    facts = json.loads(row["facts"])
     return ResultParts(
         values={other_row["name"]: other_row["value"] for other_row in values},
-        repeats={repeat["name"]: json.loads(unpack(repeat["body"])) for repeat in repeats},
-        facts=facts if isinstance(facts, dict) else {},
-        traceback=None if row["traceback"] is None else unpack(row["traceback"]),
+        repeats={repeat["name"]: read_json(list[float], repeat["body"]) or [] for repeat in repeats},
+        facts=read_json(dict[str, Any], row["facts"]) or {},
+        traceback=read_text(row["traceback"]),
     )
 
 
 def load_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS) -> list[BenchMeasured]:
     """Load a run's results as the events that they came as: every column, with upstream's names."""
     rows = connection.execute(EVENTS_SQL, {"run_id": run_id, "limit": limit})
-    events = [load_event(unpack(row["body"])) for row in rows]
+    events = [read_event(row["body"]) for row in rows]
     return [event for event in events if isinstance(event, BenchMeasured)]
 
 
@@ -195,7 +194,7 @@ def load_task_breaks(
     """Load the graph breaks of a run's tasks as the events that they came as, by task."""
     breaks_by_task: dict[str, list[GraphBroke]] = {}
     for row in connection.execute(TASK_EVENTS_SQL, {"run_id": run_id, "limit": limit}):
-        event = load_event(unpack(row["body"]))
+        event = read_event(row["body"])
         if isinstance(event, GraphBroke):
             breaks_by_task.setdefault(row["task"], []).append(event)
     return breaks_by_task

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from compileboard.app.queries.engine import SqliteEngine, get_row
 from compileboard.app.queries.fields import Count, DurationUs, EventTime, Pid, ProcessId, RowId, StartTime, TimeUs
 from compileboard.app.queries.page import Page, decode_cursor, make_page
-from compileboard.app.queries.run.trace_files import load_body
 from compileboard.app.queries.run_rows import RUN_SQL, RunRow, to_row
 from compileboard.app.schema import published
+from compileboard.collectors.contract.shapes import RunFacts
 from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.reading import read_body, read_json
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,8 @@ from processes as p
 join runs as r on r.id = p.run_id
 where p.run_id = :run_id
   and p.is_on_stack_cliff = 1
+  and p.calm_us > 0
+  and p.calm_fault_count is not null
 order by p.calm_fault_count desc, p.id
 limit :limit
 """
@@ -200,14 +203,6 @@ limit :limit
 """
 
 
-def _object(text: str | None) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
     """Return one run, or None if there is no such run."""
     run = get_row(SqliteEngine(connection), RUN_SQL, {"id": run_id})
@@ -216,7 +211,7 @@ def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
         return None
     tags = tuple((key, value) for key, value in connection.execute(TAGS_SQL, {"run_id": run_id}))
     room = None if row["stack_room"] is None else bool(row["stack_room"])
-    facts = _object(row["facts"])
+    facts = read_json(RunFacts, row["facts"]) or {}
     return RunDetail(to_row(run), tags, row["cwd"], bool(row["keep_source"]), facts, room, row["pruned_us"])
 
 
@@ -230,13 +225,19 @@ def list_processes(connection: sqlite3.Connection, run_id: str, limit: int = 256
     return [to_process(row) for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": limit})]
 
 
+_JSON: dict[str, Any] = {
+    **dict.fromkeys(("capabilities", "environment"), dict[str, str]),
+    "counters": dict[str, dict[str, Any]],
+    "compile_times": dict[str, float],
+    "losses": dict[str, int],
+}
+
+
 def to_process(row: sqlite3.Row) -> ProcessRow:
     """Make a process of a row that has its columns."""
     values = dict(row)
-    for name in ("capabilities", "environment"):
-        values[name] = _object(values[name])
-    for name in ("counters", "compile_times", "losses"):
-        values[name] = None if values[name] is None else _object(values[name])
+    values |= {name: read_json(shape, values[name]) for name, shape in _JSON.items()}
+    values |= {name: values[name] or {} for name in ("capabilities", "environment")}
     values["snapshot_final"] = bool(values["snapshot_final"])
     if values["is_on_stack_cliff"] is not None:
         values["is_on_stack_cliff"] = bool(values["is_on_stack_cliff"])
@@ -265,7 +266,7 @@ def list_changed_configs(
 ) -> list[tuple[str, dict[str, dict[str, Any]]]]:
     """List process id and what differed from torch's defaults there: {module: {setting: {value, default}}}."""
     rows = connection.execute(CHANGED_SQL, {"run_id": run_id, "limit": limit})
-    return [(row["process_id"], _object(unpack(row["body"]))) for row in rows]
+    return [(row["process_id"], read_json(dict[str, dict[str, Any]], row["body"]) or {}) for row in rows]
 
 
 PROCESS_PAGE_SQL = f"""
@@ -325,7 +326,7 @@ def list_notes(
 
 
 def _to_note(row: sqlite3.Row) -> NoteRow:
-    body = load_body(row["body"])
+    body = read_body(row["body"])
     name = str(body.get("name") or "not readable")
     return NoteRow(row["id"], row["process_id"], row["time_us"], body.get("compile_id"), name, body.get("body"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from dataclasses import dataclass
@@ -10,7 +9,9 @@ from typing import Any
 
 from compileboard.app.queries.outcomes import OUTCOME_SQL
 from compileboard.app.queries.page import Page, bind_page, make_page
-from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.contract.shapes import Frame
+from compileboard.collectors.contract.values import fit_json
+from compileboard.collectors.store.reading import read_json
 
 MOST_RECORDS = 400  # of one compile
 MOST_LINES = 25
@@ -166,23 +167,16 @@ def _read_compile(connection: sqlite3.Connection, row: sqlite3.Row) -> ShapeComp
 
 def _read_record(row: sqlite3.Row) -> SymbolRecord:
     values = dict(row)
-    try:
-        detail = json.loads(unpack(values.pop("detail")))
-        frames = detail.get("user_stack") if isinstance(detail, dict) else None
-    except ValueError:
-        frames = None
-    known = [frame for frame in frames if isinstance(frame, dict)] if isinstance(frames, list) else []
+    detail = read_json(dict[str, Any], values.pop("detail")) or {}
+    frames = fit_json(list[Frame], detail.get("user_stack")) or ()
     return SymbolRecord(
-        **values, stack=tuple({key: frame.get(key) for key in ("file", "line", "name", "code")} for frame in known)
+        **values, stack=tuple({key: frame.get(key) for key in ("file", "line", "name", "code")} for frame in frames)
     )
 
 
 def _read_sizes(metadata: str | None) -> dict[str, list[Any]]:
-    try:
-        sizes = json.loads(metadata or "{}").get("sizes")
-    except (ValueError, AttributeError):
-        return {}
-    return {name: siz for name, siz in sizes.items() if isinstance(siz, list)} if isinstance(sizes, dict) else {}
+    stated = read_json(dict[str, Any], metadata) or {}
+    return fit_json(dict[str, list[Any]], stated.get("sizes")) or {}
 
 
 def list_values(connection: sqlite3.Connection, compile_key: int) -> dict[str, int]:

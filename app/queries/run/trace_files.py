@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from compileboard.app.queries.fields import Count
 from compileboard.app.schema import PRIVATE, one_of
 from compileboard.collectors.contract.rejects import KINDS
-from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.reading import read_body
 
 MOST_LOGS = 1000
 MOST_ROWS = 20_000  # a row a log and kind
@@ -290,24 +290,13 @@ class Note:
     body: Any
 
 
-def load_body(blob: bytes | None) -> dict[str, Any]:
-    """Read one stored event; empty where there is none or it cannot be read."""
-    if blob is None:
-        return {}
-    try:
-        body = json.loads(unpack(blob))
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
 def get_event(connection: sqlite3.Connection, process_id: str, sequence: int) -> dict[str, Any]:
     """Return one event's fields; empty if it is not there."""
     row = connection.execute(
         "select body from events where process_id = :process_id and sequence = :sequence",
         {"process_id": process_id, "sequence": sequence},
     ).fetchone()
-    return load_body(row["body"] if row else None)
+    return read_body(row["body"] if row else None)
 
 
 def find_start(
@@ -319,7 +308,7 @@ def find_start(
         if row["time_us"] < started_us - 1_000_000:
             break
         if row["body"] is not None:
-            body = load_body(row["body"])
+            body = read_body(row["body"])
             if body.get("compile_id") == compile_id:
                 return body
     return {}
@@ -329,7 +318,7 @@ def list_notes(connection: sqlite3.Connection, run_id: str, limit: int = 100) ->
     """List the run's records that have no decoder."""
     notes = []
     for row in connection.execute(NOTES_SQL, {"run_id": run_id, "limit": limit}):
-        body = load_body(row["body"])
+        body = read_body(row["body"])
         notes.append(Note(str(body.get("name")), body.get("compile_id"), row["time_us"], body.get("body")))
     return notes
 

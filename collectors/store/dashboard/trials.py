@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.reading import read_json
 
 Outcome = Literal["improved", "unchanged", "worse", "different", "failed", "not_applied", "interrupted"]
 OUTCOME_LABELS: dict[str, str] = {
@@ -88,4 +89,6 @@ def _list(connection: sqlite3.Connection, condition: str, run_id: str) -> list[T
 
 def _read(row: sqlite3.Row) -> Trial:
     values = dict(row)
-    return Trial(**{**values, "settings": tuple(json.loads(row["settings"])), "result": json.loads(row["result"])})
+    values["settings"] = tuple(read_json(list[str], row["settings"]) or ())
+    values["result"] = read_json(dict[str, Any], row["result"]) or {}
+    return Trial(**values)

@@ -27,7 +27,6 @@ from compileboard.collectors.contract.events import (
     SpanSeen,
     SymbolSeen,
     dump_event,
-    load_event,
 )
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent
 from compileboard.collectors.store.codec import pack, unpack
@@ -40,6 +39,7 @@ from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.rows import WRITERS
 from compileboard.collectors.store.ingest.stacks import StackIndex
 from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.reading import read_event
 from compileboard.collectors.store.rollups.summaries import write_summaries
 from compileboard.collectors.store.rollups.totals import BatchTotals
 from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender, claim_run, is_of_other_run, may_add
@@ -306,9 +306,9 @@ class Ingestor:
                 "git_commit": event.git.get("commit"),
                 "git_branch": event.git.get("branch"),
                 "git_subject": event.git.get("subject"),
-                "git_dirty": None if event.git.get("dirty") is None else int(event.git["dirty"]),
+                "git_dirty": event.git.get("dirty"),
                 "facts": json.dumps(facts, separators=(",", ":")),
-                "stack_room": None if event.stack_room is None else int(event.stack_room),
+                "stack_room": event.stack_room,
             },
         )
 
@@ -324,7 +324,7 @@ class Ingestor:
             key,
         ).fetchone()
         rows = self.connection.execute("select body from events where run_id = :id and kind = 'run_ended'", key)
-        ends = [end for row in rows if isinstance(end := load_event(unpack(row["body"])), RunEnded)]
+        ends = [end for row in rows if isinstance(end := read_event(row["body"]), RunEnded)]
         if not ends or open_count > 0:
             state: dict[str, Any] = {"state": "running", "ended_us": None, "exit_code": None, "signal": None}
         else:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 
-from compileboard.collectors.contract.events import GuardFailure, Recompiled, load_event
+from compileboard.collectors.contract.events import GuardFailure, Recompiled
 from compileboard.collectors.contract.fingerprints import content_digest
 from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
-from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.ingest.batch import Batch
 from compileboard.collectors.store.ingest.frames import Compile
 from compileboard.collectors.store.ingest.insert import Insert, InsertForId, InsertOnce, pick
+from compileboard.collectors.store.reading import read_event
 from compileboard.collectors.store.rollups.totals import CAUSES, FUNCTIONS
 
 _RECOMPILE = InsertForId("recompiles")
@@ -69,8 +69,9 @@ def name_recompiles(batch: Batch, compile_: Compile, function_id: int | None, li
         {"key": compile_.key},
     ).fetchall()
     for row in rows:
-        event = load_event(unpack(row["body"]))
-        assert isinstance(event, Recompiled)
+        event = read_event(row["body"])
+        if not isinstance(event, Recompiled):
+            continue
         batch.connection.execute(
             "update recompiles set function_id = :function_id, line = coalesce(:line, line) where id = :id",
             {"id": row["id"], "function_id": function_id, "line": line},

@@ -38,6 +38,7 @@ from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.recompiles import write_recompile
 from compileboard.collectors.store.ingest.repros import write_repro, write_repro_answer, write_repro_values
 from compileboard.collectors.store.ingest.results import write_result
+from compileboard.collectors.store.reading import read_json
 
 _RUNTIME_FAILURE = Insert("failures")
 _PROCESS = Insert("processes", tail="on conflict (id) do nothing")
@@ -210,7 +211,7 @@ def _save_losses(batch: Batch, process_id: str, losses: dict[str, int]) -> None:
     if not losses:
         return
     row = batch.connection.execute("select losses from processes where id = :id", {"id": process_id}).fetchone()
-    known = json.loads(row["losses"] or "{}") if row else {}
+    known = (read_json(dict[str, int], row["losses"]) if row else None) or {}
     merged = {**known, **{reason: max(count, known.get(reason, 0)) for reason, count in losses.items()}}
     batch.totals.add(loss_count=sum(merged.values()) - sum(known.values()))
     if row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 from compileboard.collectors.contract.events import SpanSeen
 from compileboard.collectors.store.codec import dumps
 from compileboard.collectors.store.ingest.payloads import Pending
+from compileboard.collectors.store.reading import read_json
 
 
 @dataclass
@@ -231,7 +231,7 @@ class SpanRows:
                     row["compile_id"],
                     row["begin_us"],
                     row["depth"],
-                    json.loads(row["args"] or "{}"),
+                    read_json(dict[str, Any], row["args"]) or {},
                     row["payload_id"],
                     row["id"],
                     inner_us=row["inner_us"],
