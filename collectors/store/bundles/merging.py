@@ -19,6 +19,7 @@ from pathlib import Path
 
 from compileboard.collectors.contract.fingerprints import config_hash, content_id
 from compileboard.collectors.store.bundles.growth import RunGrowth, find_growth, grow_run
+from compileboard.collectors.store.bundles.values import find_odd_columns, leave_out
 from compileboard.collectors.store.codec import measure_unpacked, unpack_bytes
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
@@ -197,23 +198,30 @@ def _has_process_of_other_run(connection: sqlite3.Connection, bundle: sqlite3.Co
 
 @contextmanager
 def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqlite3.Connection]:
-    """Open a bundle for reading, of an older version a migrated copy, once nothing in it can do harm.
+    """Open a bundle for reading, once nothing in it can do harm.
 
-    What fails later is the other database's, but for a text that is too large to be read.
+    One of an older version is migrated in a copy, and odd numbers are left out in one. What fails later is the other
+    database's, but for a text that is too large to be read.
     """
     with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
         try:
             with closing(_open_foreign(path)) as bundle:
                 version = _check_kind(bundle, name)
+            copy = os.path.join(folder, "bundle.db")
             if version < DATABASE_VERSION:
-                copy = os.path.join(folder, "bundle.db")
                 shutil.copyfile(path, copy)
-                with closing(open_writer(copy)) as writer:
+                with _open_copy(copy) as writer:
                     migrate_connection(writer)
-                    writer.execute("pragma journal_mode = delete")
                 path = copy
             with closing(_open_foreign(path)) as bundle:
                 _check_content(bundle, name, most_bytes)
+                odd = find_odd_columns(bundle)
+            if odd:
+                if path != copy:
+                    shutil.copyfile(path, copy)
+                with _open_copy(copy) as writer, write_transaction(writer):
+                    leave_out(writer, odd)
+                path = copy
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _explain(error, name) from error
         with closing(_open_foreign(path)) as bundle:
@@ -221,6 +229,14 @@ def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqli
                 yield bundle
             except sqlite3.DataError as error:
                 raise _explain(error, name) from error
+
+
+@contextmanager
+def _open_copy(path: str) -> Iterator[sqlite3.Connection]:
+    """Open a copy for writing; it is left without a write-ahead log, as what is read next has none."""
+    with closing(open_writer(path)) as writer:
+        yield writer
+        writer.execute("pragma journal_mode = delete")
 
 
 def _explain(error: sqlite3.Error | UnicodeDecodeError, name: str) -> StoreError:
