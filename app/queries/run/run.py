@@ -236,8 +236,8 @@ _JSON: dict[str, Any] = {
 def to_process(row: sqlite3.Row) -> ProcessRow:
     """Make a process of a row that has its columns."""
     values = dict(row)
-    values |= {name: read_json(shape, values[name]) for name, shape in _JSON.items()}
-    values |= {name: values[name] or {} for name in ("capabilities", "environment")}
+    stated = {name: shape for name, shape in _JSON.items() if values[name] is not None}
+    values |= {name: read_json(shape, values[name]) or {} for name, shape in stated.items()}
     values["snapshot_final"] = bool(values["snapshot_final"])
     if values["is_on_stack_cliff"] is not None:
         values["is_on_stack_cliff"] = bool(values["is_on_stack_cliff"])

@@ -48,9 +48,9 @@ def test_a_root_is_of_one_origin(root: str, origin: str) -> None:
 
 
 def test_advice_is_given_where_it_fits_and_nowhere_else() -> None:
-    module = sum_guards([{"guard_count": 100, "roots": [["L['self']", 90], ["global state", 10]]}])
+    module = sum_guards([{"guard_count": 100, "kinds": {}, "roots": [["L['self']", 90], ["global state", 10]]}])
     assert [guard_fix.code.count("inbuilt_nn") for guard_fix in advise(list_origins(module), 200.0)] == [1, 0]
-    plain = sum_guards([{"guard_count": 10, "roots": [["L['x']", 9], ["global state", 1]]}])
+    plain = sum_guards([{"guard_count": 10, "kinds": {}, "roots": [["L['x']", 9], ["global state", 1]]}])
     assert advise(list_origins(plain), 200.0) == []
     assert list_origins(sum_guards([])) == []
 
