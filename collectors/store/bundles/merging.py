@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from compileboard.collectors.contract.fingerprints import config_hash, content_id
+from compileboard.collectors.contract.values import LARGEST_WHOLE
 from compileboard.collectors.store.bundles.growth import RunGrowth, find_growth, grow_run
 from compileboard.collectors.store.bundles.values import find_odd_columns, leave_out
 from compileboard.collectors.store.codec import measure_unpacked, unpack_bytes
@@ -50,6 +51,7 @@ _IDENTITIES = {
     "cause": "fingerprint from recompile_causes",
     "source": "file, first_line, text from source_excerpts",
 }
+_OF_CONTENT = ("functions", "distinct_breaks", "series", "recompile_causes", "source_excerpts", "repros")
 # Where a table has compressed texts.
 PACKED = (("payloads", "body"), ("events", "body"), ("configs", "body"), ("repros", "manifest"))
 
@@ -328,8 +330,14 @@ def _hash_config(body: bytes) -> str:
 def _check_ids(bundle: sqlite3.Connection, name: str) -> None:
     """Compare the ids of what runs share with its content: other runs would get what has an id of theirs.
 
+    Other ids are numbers that SQLite gave: the rows after one of 2^63 would have none.
     Raises: NotAStore.
     """
+    for table in read_tables(bundle).values():
+        if table.number == "id" and table.name not in _OF_CONTENT:
+            least, most = bundle.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608
+            if least is not None and not 0 <= least <= most <= LARGEST_WHOLE:
+                raise NotAStore(f"{name} has a row of {table.name} with an impossible id; it is refused.")
     for kind, columns in _IDENTITIES.items():
         for row_id, *content in bundle.execute(f"select id, {columns}"):
             if row_id != (_id_of_cause(*content) if kind == "cause" else content_id(kind, *content)):

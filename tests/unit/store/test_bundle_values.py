@@ -12,6 +12,7 @@ import pytest
 from compileboard.collectors.contract.events import CacheLookedUp, Event, ProcessStarted, RunStarted
 from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.errors import NotAStore
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 
@@ -70,6 +71,16 @@ def test_facts_that_are_no_json_are_none_and_odd_columns_count_together(
     list(merge_bundle(board, str(bundle)))
     assert board.execute("select facts from runs").fetchone()[0] == "{}"
     assert [row[2] for row in rejects(board)] == [5]
+
+
+@pytest.mark.parametrize("row_id", [-1, -(2**63), 2**53 + 1, 2**63 - 1])
+def test_a_bundle_with_an_id_that_leaves_no_next_one_is_refused(
+    board: sqlite3.Connection, bundle: Path, row_id: int
+) -> None:
+    change(bundle, f"update cache_lookups set id = {row_id} where sequence = 1")
+    with pytest.raises(NotAStore, match="cache_lookups"):
+        list(merge_bundle(board, str(bundle)))
+    assert board.execute("select count(*) from runs").fetchone()[0] == 0
 
 
 def test_a_bundle_that_is_in_order_counts_nothing(board: sqlite3.Connection, bundle: Path) -> None:
