@@ -66,8 +66,8 @@ ODD_VALUES: dict[str, Any] = {
     "true": True,
     "-1": -1,
     "0": 0,
-    "2^63-1": 2**63 - 1,  # one more overflows a sum in SQL
-    "-2^63": -(2**63),
+    "largest": 2**63 - 1,  # one more overflows a sum in SQL
+    "least": -(2**63),
     "2^70": 2**70,
     "1e308": 1e308,
     "NaN": float("nan"),

@@ -12,10 +12,8 @@ from compileboard.app.analysis.aot.labels import PLAIN, WrapperCost
 from compileboard.app.analysis.aot.saved import SavedTensors
 from compileboard.app.analysis.aot.wrappers import explain_graph, list_unknown
 from compileboard.app.queries.fields import CompileId, Count, RowId
-from compileboard.app.queries.run.aot import AotGraph
-from compileboard.collectors.contract.shapes import AotSummary
+from compileboard.app.queries.run.aot import AotGraph, read_summary
 from compileboard.collectors.store.payloads import DDP_SPLIT, add_wrappers
-from compileboard.collectors.store.reading import read_json
 
 _EXAMPLES = 5
 
@@ -123,7 +121,7 @@ def sum_up_graphs(
         functionalized = rng_settings.get(key) if key is not None else None
         kind = (text, names, functionalized)
         if kind not in explained:  # a run has few kinds of graphs and may have thousands of them
-            summary = _complete(read_json(AotSummary, text) or {}, names, functionalized, counts[key])
+            summary = _complete(read_summary(text), names, functionalized, counts[key])
             explained[kind] = (summary, explain_graph(summary))
         summary, findings = explained[kind]
         trained_count += summary.get("trained") is True

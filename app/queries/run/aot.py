@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from compileboard.app.queries import fields
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.collectors.contract.shapes import AotSummary
+from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.store.payloads import DDP_SPLIT, WRAPPER_ARTIFACTS
 from compileboard.collectors.store.reading import read_json, read_text
 
@@ -100,6 +101,12 @@ where id = :payload_id
 """
 
 
+def read_summary(text: str) -> dict[str, Any]:
+    """Read a graph's summary; of what is none, nothing is recorded."""
+    summary: dict[str, Any] = read_json(AotSummary, text) or fit_json(AotSummary, {})
+    return summary
+
+
 def list_aot_graphs(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25
 ) -> Page[AotGraph]:
@@ -113,7 +120,7 @@ def list_aot_graphs(
         values = dict(row)
         if values["compile_key"] is None:
             values |= {"place": 1, "graph_count": 1}
-        rows.append(AotGraph(**values | {"summary": read_json(AotSummary, values["summary"]) or {}}))
+        rows.append(AotGraph(**values | {"summary": read_summary(values["summary"])}))
     return make_page(rows, limit, lambda aot_graph: (aot_graph.id,))
 
 
